@@ -1,0 +1,19 @@
+# `cmake --install build`: the libraries, the header, the program and a pkg-config file for each library.
+get_property(libraries GLOBAL PROPERTY KILN_LIBRARIES)
+foreach(name IN LISTS libraries)
+  install(TARGETS ${name}_shared ${name}_static
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endforeach()
+if(TARGET kiln_program)
+  install(TARGETS kiln_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(DIRECTORY include/kiln DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+function(kiln_install_pkgconfig name archives)
+  set(KILN_PC_NAME ${name})
+  set(KILN_PC_ARCHIVES "${archives}")
+  configure_file(cmake/kiln.pc.in ${CMAKE_BINARY_DIR}/${name}.pc @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endfunction()
+kiln_install_pkgconfig(kiln "lua5.4 jansson libsodium")
+kiln_install_pkgconfig(kiln_rt "jansson libsodium")

@@ -1,0 +1,13 @@
+# The version is written once, in the public header; the build reads it from there.
+set(header ${CMAKE_CURRENT_SOURCE_DIR}/include/kiln/kiln.h)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+file(STRINGS ${header} lines REGEX "#define KILN_VERSION_(MAJOR|MINOR|PATCH) +[0-9]+")
+set(KILN_HEADER_VERSION "")
+foreach(line IN LISTS lines)
+  string(REGEX MATCH "[0-9]+$" number "${line}")
+  list(APPEND KILN_HEADER_VERSION ${number})
+endforeach()
+list(JOIN KILN_HEADER_VERSION "." KILN_HEADER_VERSION)
+if(NOT KILN_HEADER_VERSION MATCHES "^[0-9]+\\.[0-9]+\\.[0-9]+$")
+  message(FATAL_ERROR "${header} must define KILN_VERSION_MAJOR, _MINOR and _PATCH in this order.")
+endif()
