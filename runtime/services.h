@@ -1,0 +1,96 @@
+/* What the full library adds to the runtime: a table of functions that libkiln fills
+ * (generator/services.c) and libkiln_rt leaves empty (runtime/rt/services.c). So the runtime never
+ * names the generator, NVRTC or the emulator, and production links none of them. Read by
+ * runtime/context.c and what stands on it. */
+#ifndef KILN_RUNTIME_SERVICES_H
+#define KILN_RUNTIME_SERVICES_H
+
+#include <kiln/kiln.h>
+
+#include "runtime/device.h"
+#include "runtime/env.h"
+#include "runtime/text.h"
+
+#define KILN__ID_SIZE     65 /* SHA-256 in hex, terminated */
+#define KILN__MAX_ENTRIES 8
+
+/* What the generator renders. The strings are malloc'd and belong to the caller. */
+typedef struct kiln__generated {
+  char *text;
+  size_t length;
+  char source_id[KILN__ID_SIZE];
+  char *record; /* launch record, JSON */
+} kiln__generated;
+
+/* One generator is not thread-safe: the context calls it under a lock. Messages go to `error`,
+ * terminated. */
+typedef struct kiln__generator_ops {
+  kiln_status (*create)(const char *template_dir, char *error, size_t error_size,
+                        void **generator); /* template_dir NULL = the embedded files */
+  void (*destroy)(void *generator);
+  kiln_status (*resolve)(void *generator, kiln_attn_spec *spec, kiln_tile *tile, char *error,
+                         size_t error_size); /* tile may be NULL */
+  kiln_status (*render)(void *generator, const kiln_attn_spec *spec, const kiln_tile *tile,
+                        unsigned flags, int for_emulator, kiln__generated *out, char *error,
+                        size_t error_size); /* spec and tile are resolved */
+  kiln_status (*schema)(void *generator, char **json, char *error, size_t error_size);
+  kiln_status (*set_spec)(void *generator, kiln_attn_spec *spec, const char *field,
+                          const char *text, char *error, size_t error_size);
+  kiln_status (*set_tile)(void *generator, kiln_tile *tile, const char *field, const char *text,
+                          char *error, size_t error_size);
+} kiln__generator_ops;
+
+/* What a compiler is, as far as it can change the bytes it makes: fields of the kernel id. */
+typedef struct kiln__compiler_identity {
+  char version[96];           /* "nvrtc 13.0.48", "gcc 12.2.0" */
+  const char *const *options; /* in order; they live as long as the compiler */
+  int num_options;
+} kiln__compiler_identity;
+
+typedef struct kiln__entry_resources {
+  char name[128];       /* of the entry */
+  int32_t registers;    /* per thread */
+  int32_t spill_bytes;  /* stores + loads */
+  int64_t static_bytes; /* shared memory besides the dynamic */
+} kiln__entry_resources;
+
+/* image, ptx and notes are malloc'd and belong to the caller. */
+typedef struct kiln__compiled {
+  void *image; /* cubin, or the emulator's ELF */
+  size_t image_size;
+  char *ptx; /* NULL where there is none */
+  size_t ptx_length;
+  char *notes; /* the compiler's remarks, one a line; NULL = none */
+  kiln__entry_resources entries[KILN__MAX_ENTRIES];
+  int num_entries;
+} kiln__compiled;
+
+/* A compiler is opened once per context, at the first compile; compile() may then run in many
+ * threads at once. */
+typedef struct kiln__compiler_ops {
+  kiln_status (*open)(const kiln__env *env, kiln__text *error, void **compiler);
+  void (*close)(void *compiler);
+  /* Refuses an arch that this compiler cannot make. */
+  kiln_status (*identify)(void *compiler, const char *arch, kiln__compiler_identity *identity,
+                          kiln__text *error);
+  kiln_status (*compile)(void *compiler, const char *text, size_t length, const char *arch,
+                         kiln__compiled *out, kiln__text *error);
+  /* Appends one JSON object: what was looked for, where, and what was found. */
+  void (*report)(const kiln__env *env, kiln__text *json);
+} kiln__compiler_ops;
+
+typedef struct kiln__services {
+  const kiln__generator_ops *generator;
+  const kiln__compiler_ops *nvrtc;
+  const kiln__device_ops *emulator;
+  const kiln__compiler_ops *emulator_compiler;
+} kiln__services;
+
+/* The tables of the two compilers and the emulator, for generator/services.c. */
+extern const kiln__compiler_ops kiln__nvrtc_ops;             /* runtime/compile/nvrtc.c    */
+extern const kiln__compiler_ops kiln__emulator_compiler_ops; /* runtime/emulator/          */
+extern const kiln__device_ops kiln__emulator_ops;            /* runtime/emulator/device.c  */
+
+void kiln__services_fill(kiln__services *services); /* one definition per library */
+
+#endif
