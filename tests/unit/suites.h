@@ -1,0 +1,21 @@
+/* The list of unit-test suites: one row here and one file test_NAME.c with suite_NAME() make a new one.
+ *
+ * Called by main.c, which runs every row in order. */
+#ifndef KILN_TESTS_SUITES_H
+#define KILN_TESTS_SUITES_H
+
+#include <check.h>
+
+#define KILN_TEST_SUITES(X) \
+  X(number)                 \
+  X(tensor)                 \
+  X(npy)                    \
+  X(safetensors)            \
+  X(reference)              \
+  X(textbook)
+
+#define X(name) Suite *suite_##name(void);
+KILN_TEST_SUITES(X)
+#undef X
+
+#endif
