@@ -1,4 +1,5 @@
-# One set of compiler flags for every target: C11, hidden symbols, no path of this machine in the bytes.
+# One set of compiler flags for every target: C11, hidden symbols, no path of this machine in the
+# bytes.
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
 endif()

@@ -1,4 +1,4 @@
-# `cmake --install build`: the libraries, the header, the program and a pkg-config file for each library.
+# `cmake --install build`: the libraries, the header, the program, pkg-config files.
 get_property(libraries GLOBAL PROPERTY KILN_LIBRARIES)
 foreach(name IN LISTS libraries)
   install(TARGETS ${name}_shared ${name}_static

@@ -7,7 +7,7 @@ function(kiln_find_archive target module archive)
   pkg_check_modules(${module} ${module})
   find_library(${target}_ARCHIVE NAMES ${archive} HINTS ${${module}_LIBRARY_DIRS})
   if(NOT ${module}_FOUND OR NOT ${target}_ARCHIVE)
-    message(FATAL_ERROR "${module} (${archive}) is missing: run tools/deps.sh, then configure again.")
+    message(FATAL_ERROR "${archive} is missing: run tools/deps.sh, then configure again.")
   endif()
   add_library(kiln::${target} STATIC IMPORTED GLOBAL)
   set_target_properties(kiln::${target} PROPERTIES IMPORTED_LOCATION ${${target}_ARCHIVE}
@@ -25,7 +25,7 @@ execute_process(COMMAND ${CMAKE_OBJCOPY} --redefine-sym stdin=kiln__lua_stdin
                         --redefine-sym stderr=kiln__lua_stderr ${lua_ARCHIVE} ${lua_copy}
                 RESULT_VARIABLE failed)
 if(failed)
-  message(FATAL_ERROR "objcopy could not copy ${lua_ARCHIVE}: run tools/deps.sh (it installs binutils).")
+  message(FATAL_ERROR "objcopy could not copy ${lua_ARCHIVE}: run tools/deps.sh.")
 endif()
 set_property(TARGET kiln::lua PROPERTY IMPORTED_LOCATION ${lua_copy})
 

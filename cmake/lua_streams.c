@@ -1,7 +1,7 @@
 /* The three standard streams under names of our own, for the copy of Debian's Lua archive that is
  * linked into libkiln (KilnLibraries.cmake renames Lua's references to these).
- * The archive is compiled for programs, not for shared objects: it reads `stdout` by a distance that
- * only a program can fix, and ld refuses that inside a .so. These pointers are hidden, so the
+ * The archive is compiled for programs, not for shared objects: it reads `stdout` by a distance
+ * that only a program can fix, and ld refuses that inside a .so. These pointers are hidden, so the
  * distance is known. They are constant: glibc's stream objects never move. */
 #include <stdio.h>
 

@@ -1,6 +1,7 @@
 /* Files carried inside libkiln: the generator's Lua, the templates, the emulator's headers.
- * The table is sorted by name (bytewise), and each file's bytes are followed by a NUL that `length`
- * does not count. Written at build time by tools/embed.c; read by the generator and the emulator. */
+ * The table is sorted by name (bytewise), and each file's bytes are followed by a NUL that
+ * `length` does not count. Written at build time by tools/embed.c; read by the generator, which
+ * hands the emulator its headers through the table of services. */
 #ifndef KILN_GENERATOR_EMBEDDED_H
 #define KILN_GENERATOR_EMBEDDED_H
 
