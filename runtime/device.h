@@ -1,7 +1,8 @@
 /* What the runtime asks of a device: one table of functions, implemented by runtime/cuda.c (a GPU
  * through the driver) and by runtime/emulator/device.c. Nothing above this table knows which one it
  * talks to.
- *  Every function returns a status and, when that is not OK, one sentence in `error` (never NULL).
+ *
+ * Every function returns a status and, when that is not OK, one sentence in `error` (never NULL).
  * Every function may be called from any thread at any time, except close(). `launch`, `clear`,
  * `tensor_map_encode` and `is_capturing` allocate nothing and take no lock on a GPU: they are the
  * launch path. */
