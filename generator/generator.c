@@ -1,0 +1,249 @@
+/* See generator.h. Each call builds a request, runs a body inside the sandbox, which calls one
+ * function of generator/lua/api.lua, and hands out what the body stored in the request. */
+#include "generator/generator.h"
+
+#include <lua5.4/lauxlib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "generator/fields.h"
+#include "generator/sandbox.h"
+
+struct kiln__generator {
+  kiln__sandbox sandbox; /* stays where it is: Lua keeps its address */
+};
+
+typedef struct request {
+  kiln__generator *generator;
+  const char *group, *field, *text; /* set */
+  void *members;                    /* set */
+  const kiln_attn_spec *spec;
+  const kiln_tile *tile;
+  unsigned flags;
+  int for_emulator;
+  kiln_attn_spec resolved_spec;
+  kiln_tile resolved_tile;
+  kiln__rendered rendered;
+  char *json;
+  kiln_status status; /* of a refusal */
+  char *error;
+  size_t error_size;
+} request;
+
+/* ---- memory ---- */
+
+static const char no_memory[] = "the generator ran out of host memory";
+
+static void *resize_by_malloc(void *user, void *block, size_t size) {
+  (void)user;
+  if (size) return realloc(block, size);
+  free(block);
+  return NULL;
+}
+
+static void *resize(kiln__generator *g, void *block, size_t size) {
+  return g->sandbox.allocator.resize(g->sandbox.allocator.user, block, size);
+}
+
+static void refuse(request *r, kiln_status status, const char *sentence) {
+  r->status = status;
+  if (r->error_size) snprintf(r->error, r->error_size, "%s", sentence);
+}
+
+/* A copy of the string at `index` that outlives Lua; NULL, and the request fails, without memory. */
+static char *copy_string(lua_State *L, request *r, int index, size_t *length) {
+  const char *text = luaL_checklstring(L, index, length);
+  char *copy = resize(r->generator, NULL, *length + 1);
+  if (copy) return memcpy(copy, text, *length + 1);
+  refuse(r, KILN_OUT_OF_MEMORY, no_memory);
+  return NULL;
+}
+
+void kiln__rendered_free(kiln__rendered *rendered) {
+  free(rendered->text);
+  free(rendered->record);
+  *rendered = (kiln__rendered){0};
+}
+
+/* ---- calls ---- */
+
+static void push_api(lua_State *L, const char *function) {
+  kiln__sandbox_require(L, "api");
+  lua_getfield(L, -1, function);
+  lua_remove(L, -2);
+}
+
+/* Looks at the three results on top: a refusal is nil, a sentence, a kind. */
+static int refused(lua_State *L, request *r) {
+  if (!lua_isnil(L, -3)) return 0;
+  const char *sentence = luaL_checkstring(L, -2);
+  const char *kind = luaL_checkstring(L, -1);
+  refuse(r, !strcmp(kind, "unsupported") ? KILN_UNSUPPORTED : KILN_INVALID_ARGUMENT, sentence);
+  return 1;
+}
+
+static kiln_status run(lua_CFunction body, request *r) {
+  kiln_status status = kiln__sandbox_call(&r->generator->sandbox, body, r, r->error, r->error_size);
+  return status ? status : r->status;
+}
+
+static void push_kernel(lua_State *L, const request *r) {
+  kiln__fields_push(L, kiln__spec_fields, r->spec);
+  kiln__fields_push(L, kiln__tile_fields, r->tile);
+}
+
+static int resolve_body(lua_State *L) {
+  request *r = lua_touserdata(L, 1);
+  push_api(L, "resolve");
+  push_kernel(L, r);
+  lua_call(L, 2, 3);
+  if (refused(L, r)) return 0;
+  kiln__fields_read(L, lua_gettop(L) - 2, kiln__spec_fields, &r->resolved_spec);
+  kiln__fields_read(L, lua_gettop(L) - 1, kiln__tile_fields, &r->resolved_tile);
+  return 0;
+}
+
+static int render_body(lua_State *L) {
+  request *r = lua_touserdata(L, 1);
+  push_api(L, "render");
+  push_kernel(L, r);
+  lua_pushboolean(L, (r->flags & KILN_GENERATE_PLAIN) != 0);
+  lua_pushboolean(L, r->for_emulator);
+  lua_call(L, 4, 3);
+  if (refused(L, r)) return 0;
+  int first = lua_gettop(L) - 2;
+  size_t record_length;
+  snprintf(r->rendered.source_id, sizeof r->rendered.source_id, "%s",
+           luaL_checkstring(L, first + 1));
+  r->rendered.text = copy_string(L, r, first, &r->rendered.length);
+  r->rendered.record = copy_string(L, r, first + 2, &record_length);
+  return 0;
+}
+
+static int schema_body(lua_State *L) {
+  request *r = lua_touserdata(L, 1);
+  push_api(L, "schema");
+  lua_call(L, 0, 1);
+  size_t length;
+  r->json = copy_string(L, r, lua_gettop(L), &length);
+  return 0;
+}
+
+static int set_body(lua_State *L) {
+  request *r = lua_touserdata(L, 1);
+  push_api(L, "set");
+  lua_pushstring(L, r->group);
+  lua_pushstring(L, r->field);
+  lua_pushstring(L, r->text);
+  lua_call(L, 3, 3);
+  if (refused(L, r)) return 0;
+  const kiln__field *fields = !strcmp(r->group, "spec") ? kiln__spec_fields : kiln__tile_fields;
+  const kiln__field *field = kiln__field_find(fields, r->field);
+  if (!field) return luaL_error(L, "the C side has no field '%s'", r->field);
+  kiln__field_store(L, lua_gettop(L) - 2, field, r->members);
+  return 0;
+}
+
+/* ---- the room's functions ---- */
+
+static int load_api(lua_State *L) {
+  kiln__sandbox_require(L, "api");
+  return 0;
+}
+
+kiln_status kiln__generator_create_with(const kiln__allocator *allocator, const char *template_dir,
+                                        char *error, size_t error_size, kiln__generator **g) {
+  *g = NULL;
+  kiln__generator *made = allocator->resize(allocator->user, NULL, sizeof *made);
+  if (!made) {
+    if (error_size) snprintf(error, error_size, "%s", no_memory);
+    return KILN_OUT_OF_MEMORY;
+  }
+  kiln_status status =
+      kiln__sandbox_open(&made->sandbox, allocator, template_dir, error, error_size);
+  if (status) goto fail_made;
+  status = kiln__sandbox_call(&made->sandbox, load_api, NULL, error, error_size);
+  if (status) goto fail_sandbox;
+  *g = made;
+  return KILN_OK;
+
+fail_sandbox:
+  kiln__sandbox_close(&made->sandbox);
+fail_made:
+  allocator->resize(allocator->user, made, 0);
+  return status;
+}
+
+kiln_status kiln__generator_create(const char *template_dir, char *error, size_t error_size,
+                                   kiln__generator **g) {
+  const kiln__allocator allocator = {resize_by_malloc, NULL};
+  return kiln__generator_create_with(&allocator, template_dir, error, error_size, g);
+}
+
+void kiln__generator_destroy(kiln__generator *g) {
+  if (!g) return;
+  kiln__allocator allocator = g->sandbox.allocator;
+  kiln__sandbox_close(&g->sandbox);
+  allocator.resize(allocator.user, g, 0);
+}
+
+kiln_status kiln__generator_resolve(kiln__generator *g, kiln_attn_spec *spec, kiln_tile *tile,
+                                    char *error, size_t error_size) {
+  const kiln_tile none = KILN_TILE_INIT;
+  request r = {.generator = g,
+               .spec = spec,
+               .tile = tile ? tile : &none,
+               .error = error,
+               .error_size = error_size};
+  r.resolved_spec = *r.spec;
+  r.resolved_tile = *r.tile;
+  kiln_status status = run(resolve_body, &r);
+  if (status) return status;
+  *spec = r.resolved_spec;
+  if (tile) *tile = r.resolved_tile;
+  return KILN_OK;
+}
+
+kiln_status kiln__generator_render(kiln__generator *g, const kiln_attn_spec *spec,
+                                   const kiln_tile *tile, unsigned flags, int for_emulator,
+                                   kiln__rendered *out, char *error, size_t error_size) {
+  const kiln_tile none = KILN_TILE_INIT;
+  request r = {.generator = g,
+               .spec = spec,
+               .tile = tile ? tile : &none,
+               .flags = flags,
+               .for_emulator = for_emulator,
+               .error = error,
+               .error_size = error_size};
+  kiln_status status = run(render_body, &r);
+  *out = (kiln__rendered){0};
+  if (!status) {
+    *out = r.rendered;
+    return KILN_OK;
+  }
+  resize(g, r.rendered.text, 0);
+  resize(g, r.rendered.record, 0);
+  return status;
+}
+
+kiln_status kiln__generator_schema(kiln__generator *g, char **json, char *error,
+                                   size_t error_size) {
+  request r = {.generator = g, .error = error, .error_size = error_size};
+  kiln_status status = run(schema_body, &r);
+  *json = r.json;
+  return status;
+}
+
+kiln_status kiln__generator_set(kiln__generator *g, const char *group, void *members,
+                                const char *field, const char *text, char *error,
+                                size_t error_size) {
+  request r = {.generator = g,
+               .group = group,
+               .members = members,
+               .field = field,
+               .text = text,
+               .error = error,
+               .error_size = error_size};
+  return run(set_body, &r);
+}

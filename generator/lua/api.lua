@@ -1,0 +1,30 @@
+-- What the C side calls (generator/generator.c). Specs and tiles arrive and leave as C holds them,
+-- with enums as numbers; a refusal is nil, a sentence and its kind (schema.lua).
+local render = require("render")
+local schema = require("schema")
+
+local api = { set = schema.set, schema = schema.describe }
+
+local function decoded(raw_spec, raw_tile)
+  local spec, sentence, kind = schema.decode("spec", raw_spec)
+  if not spec then return nil, sentence, kind end
+  return spec, schema.decode("tile", raw_tile)
+end
+
+function api.resolve(raw_spec, raw_tile)
+  local spec, tile, kind = decoded(raw_spec, raw_tile)
+  if spec then spec, tile, kind = render.resolve(spec, tile) end
+  if not spec then return nil, tile, kind end
+  return schema.encode("spec", spec), schema.encode("tile", tile)
+end
+
+function api.render(raw_spec, raw_tile, plain, emulator)
+  local spec, tile, kind = decoded(raw_spec, raw_tile)
+  if not spec then return nil, tile, kind end
+  return render.render(spec, tile, { plain = plain, emulator = emulator })
+end
+
+-- Names of the fields of a struct, in order: the C side's table is tested against it.
+function api.fields(group) return table.concat(schema.names(group), " ") end
+
+return api

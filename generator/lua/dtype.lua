@@ -1,0 +1,17 @@
+-- One row per dtype of q, k, v and o.
+return {
+  fp16 = {
+    name = "fp16",
+    bytes = 2,
+    mma = "f16",          -- operand type in mma and wgmma
+    pack = "pack_fp16",   -- wrapper: two floats to one register
+    wide_exponent = false,
+  },
+  bf16 = {
+    name = "bf16",
+    bytes = 2,
+    mma = "bf16",
+    pack = "pack_bf16",
+    wide_exponent = true, -- the range of fp32: no p underflows that fp32 would keep
+  },
+}

@@ -1,0 +1,66 @@
+-- Which wrappers a kernel text needs: those it names and those that their bodies name in turn.
+-- The order is that of the list, except that a wrapper follows those it needs. Called by render.lua.
+local wrapper_set = {}
+
+-- Identifiers of C text, those in comments, strings and preprocessor lines left out.
+function wrapper_set.identifiers(text)
+  local found = {}
+  text = text:gsub("/%*.-%*/", " "):gsub("//[^\n]*", ""):gsub('"[^"\n]*"', " ")
+  text = ("\n" .. text):gsub("\n#[^\n]*", "\n")
+  for name in text:gmatch("%f[%w_][%a_][%w_]*") do found[name] = true end
+  return found
+end
+
+local function index_rows(rows)
+  local index = { patterns = {} }
+  for position, row in ipairs(rows) do
+    if row.pattern then
+      index.patterns[#index.patterns + 1] = { position = position, row = row }
+    else
+      index[row.name] = { position = position, row = row }
+    end
+  end
+  return index
+end
+
+local function find(index, name)
+  local entry = name ~= "patterns" and index[name]
+  if entry then return entry end
+  for _, candidate in ipairs(index.patterns) do
+    local captures = table.pack(name:match(candidate.row.pattern))
+    local row = captures[1] and candidate.row.make(table.unpack(captures, 1, captures.n))
+    if row then return { position = candidate.position, row = row } end
+  end
+end
+
+-- The entries that these identifiers name, in the order of the list; equal positions by name.
+local function named(index, identifiers)
+  local entries = {}
+  for name in pairs(identifiers) do
+    entries[#entries + 1] = find(index, name)
+  end
+  table.sort(entries, function(a, b)
+    if a.position ~= b.position then return a.position < b.position end
+    return a.row.name < b.row.name
+  end)
+  return entries
+end
+
+-- The rows that `text` needs from the list `rows`; side is "cuda" or "emu": whose bodies are read.
+function wrapper_set.select(rows, text, side)
+  local index, out, seen = index_rows(rows), {}, {}
+  local function visit(entries)
+    for _, entry in ipairs(entries) do
+      local row = entry.row
+      if not seen[row.name] then
+        seen[row.name] = true
+        visit(named(index, wrapper_set.identifiers(row[side] or "")))
+        out[#out + 1] = row
+      end
+    end
+  end
+  visit(named(index, wrapper_set.identifiers(text)))
+  return out
+end
+
+return wrapper_set

@@ -1,0 +1,2 @@
+//@ local t = reach
+int f = ${finalizer()};

@@ -1,0 +1,3 @@
+//@ while true do
+//@   attempt(function() while true do end end)
+//@ end
