@@ -49,8 +49,8 @@ static size_t read_file(const char *path, char *bytes, size_t size) {
   return count;
 }
 
-/* Returns 0, with nothing pushed, when the directory has no such file. Nothing raises while the file
- * is open, so that it is always closed. */
+/* Returns 0, with nothing pushed, when the directory has no such file. Nothing raises while the
+ * file is open, so that it is always closed. */
 static int push_from_directory(lua_State *L, const char *template_dir, const char *name) {
   const char *path = lua_pushfstring(L, "%s/%s", template_dir, name);
   struct stat info;

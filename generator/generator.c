@@ -51,7 +51,7 @@ static void refuse(request *r, kiln_status status, const char *sentence) {
   if (r->error_size) snprintf(r->error, r->error_size, "%s", sentence);
 }
 
-/* A copy of the string at `index` that outlives Lua; NULL, and the request fails, without memory. */
+/* A copy of the string at `index` that outlives Lua. Without memory NULL, and the request fails. */
 static char *copy_string(lua_State *L, request *r, int index, size_t *length) {
   const char *text = luaL_checklstring(L, index, length);
   char *copy = resize(r->generator, NULL, *length + 1);

@@ -1,6 +1,7 @@
-/* The generator: spec and tile in, text and launch record out. It knows no GPU, no clock and no file
- * but its templates. One generator holds one Lua state, so that only its first call pays for
- * loading the modules; it is not thread-safe, its caller holds a lock. Used by generator/services.c.
+/* The generator: spec and tile in, text and launch record out. It knows no GPU, no clock and no
+ * file but its templates. One generator holds one Lua state, so that only its first call pays for
+ * loading the modules; it is not thread-safe, its caller holds a lock. Used by
+ * generator/services.c.
  *
  * On failure the error buffer holds one sentence and results are unchanged or empty. */
 #ifndef KILN_GENERATOR_GENERATOR_H
@@ -8,8 +9,8 @@
 
 #include <kiln/kiln.h>
 
-/* Where all memory comes from: realloc's meaning, but size 0 frees and gives NULL. What is handed to
- * the caller is released with free(), so a resize of one's own must stand on malloc. */
+/* Where all memory comes from: realloc's meaning, but size 0 frees and gives NULL. What is handed
+ * to the caller is released with free(), so a resize of one's own must stand on malloc. */
 typedef struct kiln__allocator {
   void *(*resize)(void *user, void *block, size_t size);
   void *user;

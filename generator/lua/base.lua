@@ -1,6 +1,6 @@
--- Runs first in the sandbox and takes away what could make a rendered text depend on the machine, the
--- time or an earlier call, or run past the limits. The tables of os, io, package and debug were never
--- opened. Run by generator/sandbox.c, always from the library, never from a template directory.
+-- Runs first in the sandbox and takes away what could make a rendered text depend on the machine,
+-- the time or an earlier call, or run past the limits. The tables of os, io, package and debug were
+-- never opened. Run by generator/sandbox.c from the library, never from a template directory.
 local next, type, error, rawget, set = next, type, error, rawget, setmetatable
 local sort = table.sort
 

@@ -47,12 +47,12 @@ local function wrapper(row)
 end
 
 -- rows: the wrappers in use, each after those it needs. entries: of the launch record.
--- uses(name): whether the kernel text or a wrapper names it.
-function cuda_prelude.prelude(rows, entries, uses)
+-- words: the set of identifiers in the kernel text and in those wrappers.
+function cuda_prelude.prelude(rows, entries, words)
   local out = { types .. "#define DEV static __device__ __forceinline__",
                 "#define PARAM const __grid_constant__", kernel_word(entries) }
   for _, item in ipairs(optional) do
-    if uses(item.name) then out[#out + 1] = item.text end
+    if words[item.name] then out[#out + 1] = item.text end
   end
   out[#out + 1] = ""
   for _, row in ipairs(rows) do out[#out + 1] = wrapper(row) end

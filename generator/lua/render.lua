@@ -191,16 +191,8 @@ local function around(kernel_text, entries, options)
     return emulator.prelude(rows, entries) .. kernel_text
       .. emulator.postlude(entries, kernel_text)
   end
-  local rows = wrapper_set.select(wrappers, kernel_text, "cuda")
-  local words = wrapper_set.identifiers(kernel_text)
-  local function uses(name)
-    if words[name] then return true end
-    for _, row in ipairs(rows) do
-      if wrapper_set.identifiers(row.params .. " " .. row.cuda)[name] then return true end
-    end
-    return false
-  end
-  return cuda_prelude.prelude(rows, entries, uses) .. kernel_text
+  local rows, words = wrapper_set.select(wrappers, kernel_text, "cuda")
+  return cuda_prelude.prelude(rows, entries, words) .. kernel_text
 end
 
 -- The text, its source id and its launch record, or a refusal. The source id is the SHA-256 of

@@ -88,7 +88,9 @@ local function legal(field)
     return ("legal %s %s"):format(#field.values > 1 and "are" or "is", listed(field.values))
   end
   local zero = field.zero and "; " .. field.zero or ""
-  if field.multiple == 1 then return ("legal are %d to %d"):format(field.min, field.max) .. zero end
+  if field.multiple == 1 then
+    return ("legal are %d to %d"):format(field.min, field.max) .. zero
+  end
   return ("legal are the multiples of %d up to %d"):format(field.multiple, field.max) .. zero
 end
 
@@ -127,7 +129,8 @@ end
 
 local function check_int(field, value)
   if value == 0 and field.zero then return value end
-  if value >= field.min and value <= field.max and value % field.multiple == 0 then return value end
+  local within = value >= field.min and value <= field.max
+  if within and value % field.multiple == 0 then return value end
   return nil, out_of_range(field, value), "invalid"
 end
 
@@ -147,7 +150,8 @@ end
 local function parse_int(field, text)
   local value = text:match("^[+-]?%d+$") and math.tointeger(tonumber(text))
   if value then return value end
-  return nil, ("%s '%s' is not a whole number; %s"):format(field.name, text, legal(field)), "invalid"
+  local sentence = ("%s '%s' is not a whole number; %s"):format(field.name, text, legal(field))
+  return nil, sentence, "invalid"
 end
 
 -- The value of one field from its text, as C stores it: a number, or the text of arch.
@@ -156,8 +160,8 @@ function schema.set(group, name, text)
   if not field then
     local known = {}
     for i, row in ipairs(groups[group]) do known[i] = row.name end
-    local sentence = ("a %s has no field '%s'; its fields are %s"):format(group, name, listed(known))
-    return nil, sentence, "invalid"
+    local sentence = "a %s has no field '%s'; its fields are %s"
+    return nil, sentence:format(group, name, listed(known)), "invalid"
   end
   local value, sentence, kind = text, nil, nil
   if field.type == "int" then value, sentence, kind = parse_int(field, text) end

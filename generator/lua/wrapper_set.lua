@@ -1,11 +1,11 @@
 -- Which wrappers a kernel text needs: those it names and those that their bodies name in turn.
--- The order is that of the list, except that a wrapper follows those it needs. Called by render.lua.
+-- The order is that of the list, but a wrapper follows those it needs. Called by render.lua.
 local wrapper_set = {}
 
 -- Identifiers of C text, those in comments, strings and preprocessor lines left out.
 function wrapper_set.identifiers(text)
   local found = {}
-  text = text:gsub("/%*.-%*/", " "):gsub("//[^\n]*", ""):gsub('"[^"\n]*"', " ")
+  text = text:gsub('"[^"\n]*"', " "):gsub("/%*.-%*/", " "):gsub("//[^\n]*", "")
   text = ("\n" .. text):gsub("\n#[^\n]*", "\n")
   for name in text:gmatch("%f[%w_][%a_][%w_]*") do found[name] = true end
   return found
@@ -46,21 +46,25 @@ local function named(index, identifiers)
   return entries
 end
 
--- The rows that `text` needs from the list `rows`; side is "cuda" or "emu": whose bodies are read.
+-- The rows that `text` needs from the list `rows`, and the set of identifiers in the text and those
+-- rows. side is "cuda" or "emu": whose bodies are read.
 function wrapper_set.select(rows, text, side)
   local index, out, seen = index_rows(rows), {}, {}
+  local words = wrapper_set.identifiers(text)
   local function visit(entries)
     for _, entry in ipairs(entries) do
       local row = entry.row
       if not seen[row.name] then
         seen[row.name] = true
-        visit(named(index, wrapper_set.identifiers(row[side] or "")))
+        local own = wrapper_set.identifiers(row.params .. " " .. (row[side] or ""))
+        visit(named(index, own))
         out[#out + 1] = row
+        for name in pairs(own) do words[name] = true end
       end
     end
   end
-  visit(named(index, wrapper_set.identifiers(text)))
-  return out
+  visit(named(index, words))
+  return out, words
 end
 
 return wrapper_set

@@ -64,15 +64,15 @@ end
 function tests.a_blank_line_takes_no_line_number()
   local e = new({ ["x.tmpl.cu"] = "a\n//@ local n = 1\n\nb\n" })
   check.equal(e.render("x.tmpl.cu", {}), table.concat({
-    '#line 1 "/kiln/templates/x.tmpl.cu"', "a", "", '#line 4 "/kiln/templates/x.tmpl.cu"', "b", "" },
-    "\n"))
+    '#line 1 "/kiln/templates/x.tmpl.cu"', "a", "",
+    '#line 4 "/kiln/templates/x.tmpl.cu"', "b", "" }, "\n"))
 end
 
 function tests.a_value_of_many_lines_is_counted()
   local e = new({ ["x.tmpl.cu"] = "${two}\nb\n" })
   check.equal(e.render("x.tmpl.cu", { two = "p\nq" }), table.concat({
-    '#line 1 "/kiln/templates/x.tmpl.cu"', "p", "q", '#line 2 "/kiln/templates/x.tmpl.cu"', "b", "" },
-    "\n"))
+    '#line 1 "/kiln/templates/x.tmpl.cu"', "p", "q",
+    '#line 2 "/kiln/templates/x.tmpl.cu"', "b", "" }, "\n"))
 end
 
 function tests.include_shares_the_values_and_keeps_its_own_lines()
