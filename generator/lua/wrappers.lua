@@ -6,7 +6,9 @@
 --                       function-like macro (for operands that PTX wants as immediates)
 --   emu                 only for pure scalar helpers: the C body on the CPU. All others become `kiln_emu->name(..., SITE)`
 --   isa                 where the PTX ISA (or the CUDA C guide) defines it
--- or, where the name carries a shape, `pattern` and `make(captures...)`, which returns such a row.
+--   talks               true where blocks meet in global memory: the emulator then runs them one after another
+-- or, where the name carries a shape, `pattern` and `make(captures...)`, which returns such a row with `call`: the
+-- emulator's member and its arguments; `member` is that member's signature, one for all shapes.
 
 local rows = {}
 local function row(r) rows[#rows + 1] = r end
@@ -16,8 +18,10 @@ local function ptx(text, operands) return ('asm volatile("%s" %s : "memory");'):
 
 ---- threads, blocks, warps --------------------------------------------------------------------------------------------
 row { name = "thread_index", ret = "int", params = "void", cuda = "return (int)threadIdx.x;", isa = "special registers" }
-row { name = "block_index", ret = "i64", params = "void",
-      cuda = "return (i64)blockIdx.y * gridDim.x + blockIdx.x;", isa = "special registers" }
+-- Volatile, so that reading it again is a way not to keep what follows from it in registers.
+row { name = "block_index", ret = "i64", params = "void", isa = "special registers",
+      cuda = 'u32 x, y, w; asm volatile("mov.u32 %0, %%ctaid.x;\\nmov.u32 %1, %%ctaid.y;\\nmov.u32 %2, %%nctaid.x;" '
+        .. ': "=r"(x), "=r"(y), "=r"(w)); return (i64)y * w + x;' }
 row { name = "num_blocks", ret = "i64", params = "void", cuda = "return (i64)gridDim.x * gridDim.y;", isa = "special registers" }
 row { name = "sync_threads", ret = "void", params = "void", cuda = "__syncthreads();", isa = "barrier" }
 row { name = "sync_warp", ret = "void", params = "void", cuda = "__syncwarp();", isa = "bar.warp.sync" }
@@ -87,7 +91,7 @@ row { name = "ldg_u32x4", ret = "void", params = "u32 *r, const void *p", isa = 
       cuda = ptx("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];", ': "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)') }
 row { name = "stg_u32x4", ret = "void", params = "void *p, const u32 *r", isa = "st.global",
       cuda = ptx("st.global.v4.b32 [%0], {%1, %2, %3, %4};", ':: "l"(p), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])') }
-row { name = "atomic_add_u64", ret = "u64", params = "u64 *p, u64 x", isa = "atom.global",
+row { name = "atomic_add_u64", ret = "u64", params = "u64 *p, u64 x", isa = "atom.global", talks = true,
       cuda = "return atomicAdd((unsigned long long *)p, (unsigned long long)x);" }
 
 ---- cp.async (sm_80) --------------------------------------------------------------------------------------------------
@@ -100,9 +104,12 @@ row { name = "cp_async_wait", ret = "void", params = "int pending", macro = true
 
 ---- mma.sync (sm_80) --------------------------------------------------------------------------------------------------
 -- d (16 x 8, fp32) += a (16 x 16) . b (16 x 8); fragments as in docs/layouts.md
-row { pattern = "^mma_m16n8k16_(%w+)$", make = function(dtype)
+row { pattern = "^mma_m16n8k16_(%w+)$",
+  member = { name = "mma_m16n8k16", ret = "void", params = "int dtype, float *d, const u32 *a, const u32 *b" },
+  make = function(dtype)
   local t = ({ bf16 = "bf16", fp16 = "f16" })[dtype]
   return t and { name = "mma_m16n8k16_" .. dtype, ret = "void", params = "float *d, const u32 *a, const u32 *b", isa = "mma.sync",
+    call = { "mma_m16n8k16", "EMU_" .. dtype:upper(), "d", "a", "b" },
     cuda = ('asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 {%%0, %%1, %%2, %%3}, {%%4, %%5, %%6, %%7}, {%%8, %%9}, {%%0, %%1, %%2, %%3};" '
       .. ': "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));'):format(t, t) }
 end }
@@ -169,7 +176,10 @@ end
 -- wgmma_<A>_n<N>_<dtype>[_t]: d (64 x N, fp32) = a (64 x 16) . b (16 x N) [+ d when accumulate != 0]
 --   A = ss: from shared memory by descriptor, K-major; rs: from registers
 --   _t: b is MN-major (a row-major (k, n) tile); otherwise K-major (a row-major (n, k) tile)
-row { pattern = "^wgmma_([rs]s)_n(%d+)_(%w+)(_?t?)$", make = function(from, n, dtype, trans)
+row { pattern = "^wgmma_([rs]s)_n(%d+)_(%w+)(_?t?)$",
+  member = { name = "wgmma", ret = "void",
+             params = "int n, int dtype, int trans, float *d, const u32 *registers, u64 a, u64 b, int accumulate" },
+  make = function(from, n, dtype, trans)
   local t, count = ({ bf16 = "bf16", fp16 = "f16" })[dtype], tonumber(n) // 2
   if not t or count < 4 or count > 128 or count % 4 ~= 0 or (trans ~= "" and trans ~= "_t") then return nil end
   local a = from == "ss" and "%" .. count or "{" .. operands(4, count, "%%%d") .. "}"
@@ -179,6 +189,8 @@ row { pattern = "^wgmma_([rs]s)_n(%d+)_(%w+)(_?t?)$", make = function(from, n, d
   for i = 0, count - 1 do regs[#regs + 1] = ('"+f"(d[%d])'):format(i) end
   return { name = ("wgmma_%s_n%s_%s%s"):format(from, n, dtype, trans), ret = "void", isa = "wgmma.mma_async",
     params = "float *d, " .. (from == "ss" and "u64 a" or "const u32 *a") .. ", u64 b, int accumulate",
+    call = { "wgmma", n, "EMU_" .. dtype:upper(), trans == "_t" and "1" or "0", "d", from == "ss" and "0" or "a",
+             from == "ss" and "a" or "0", "b", "accumulate" },
     cuda = ('asm volatile("{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\nwgmma.mma_async.sync.aligned.m64n%sk16.f32.%s.%s {%s}, %s, %%%d, p, 1, 1, %s;\\n}" : %s : %s, "l"(b), "r"(accumulate));')
       :format(flag, n, t, t, operands(count, 0, "%%%d"), a, b, majors, table.concat(regs, ", "),
               from == "ss" and '"l"(a)' or '"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])') }
@@ -186,10 +198,13 @@ end }
 
 -- Register barriers for the compiler: nothing that uses these registers moves across. The emulator checks here that no
 -- wgmma in flight owns them.
-row { pattern = "^touch_([fu]32)x(%d+)$", make = function(kind, n)
+row { pattern = "^touch_([fu]32)x(%d+)$",
+  member = { name = "touch", ret = "void", params = "const void *registers, int count" },
+  make = function(kind, n)
   local regs, form = {}, kind == "f32" and '"+f"(r[%d])' or '"+r"(r[%d])'
   for i = 0, tonumber(n) - 1 do regs[#regs + 1] = form:format(i) end
   return { name = "touch_" .. kind .. "x" .. n, ret = "void", params = (kind == "f32" and "float" or "u32") .. " *r",
+    call = { "touch", "r", n },
     cuda = 'asm volatile("" : ' .. table.concat(regs, ", ") .. ' :: "memory");', isa = "none: a compiler barrier" }
 end }
 

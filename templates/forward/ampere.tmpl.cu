@@ -8,22 +8,28 @@
 /* ---- global to shared memory ---- */
 //@ for _, t in ipairs(copies) do
 
-/* Starts the copy of rows first .. first + ${t.rows - 1} of ${t.name}. Rows at and past end${t.padded and ", and columns past " .. t.dim .. "," or ""} become 0. */
+/* Starts the copy of rows first .. first + ${t.rows - 1} of ${t.name}. Rows at and past end${t.padded and ", and columns past " .. t.dim .. "," or ""} become 0: nothing is read
+ * for them, whatever their address. */
 DEV void copy_${t.name}(u32 to, const char *from, i64 row_bytes, int first, int end) {
   const int row0 = thread_index() / ${t.wide}, chunk0 = thread_index() % ${t.wide};
-#pragma unroll
+  const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
+#pragma unroll 4
   for (int i = 0; i < ${t.passes}; i++) {
     const int row = row0 + ${t.step} * i, inside = row < end - first;
-    const char *line = from + (inside ? first + row : 0) * row_bytes;
     const u32 line_to = to + (u32)row * ${t.layout.pitch};
 //@ if t.ragged_rows then
     if (row >= ${t.rows}) break;
 //@ end
 #pragma unroll
-    for (int chunk = chunk0; chunk < ${t.layout.chunks}; chunk += ${t.wide}) {
+    for (int c = 0; c < ${t.layout.chunks}; c += ${t.wide}) {
+      const int chunk = c + chunk0;
+//@ if t.ragged_chunks then
+      if (chunk >= ${t.layout.chunks}) break;
+//@ end
       const int bytes = inside${t.padded and " && chunk < " .. t.dim // 8 or ""} ? 16 : 0;
-      cp_async_16(line_to + (u32)(chunk ^ ${t.layout.swizzle_text("row")}) * 16, line + 16 * chunk, bytes);
+      cp_async_16(line_to + (u32)(chunk ^ ${t.layout.swizzle_text("row")}) * 16, line + 16 * c, bytes);
     }
+    line += ${t.step} * row_bytes;
   }
 }
 //@ end
@@ -127,20 +133,50 @@ DEV void store_rows(u32 from, char *to, i64 row_bytes, int first, int end) {
 /* ---- the kernel ---- */
 
 /* Tiles: m block fastest${causal and " and descending, so that the longest rows start first" or ""}, then head, then batch. */
-KERNEL void kiln_forward(PARAM ForwardArgs a) {
-  const i64 tile = block_index();
-  if (tile >= a.tiles) return;
-  const i64 head_index = tile / a.m_blocks;
+typedef struct {
+  i64 batch, head_index; /* head_index: batch * num_heads + head */
+  int head, first;       /* first query row */
+} Place;
+DEV Place place_of(i64 tile, const ForwardArgs *a) {
+  Place x;
+  x.head_index = tile / a->m_blocks;
+  x.batch = x.head_index / a->num_heads;
+  x.head = (int)(x.head_index - x.batch * a->num_heads);
 //@ if causal then
-  const int first = (a.m_blocks - 1 - (int)(tile % a.m_blocks)) * ${block_m};
+  x.first = (a->m_blocks - 1 - (int)(tile - x.head_index * a->m_blocks)) * ${block_m};
 //@ else
-  const int first = (int)(tile % a.m_blocks) * ${block_m};
+  x.first = (int)(tile - x.head_index * a->m_blocks) * ${block_m};
 //@ end
-  const int head = (int)(head_index % a.num_heads), head_k = head / a.group;
-  const i64 batch = head_index / a.num_heads;
-  const char *q = (const char *)a.q + 2 * (batch * a.q_stride.batch + head * a.q_stride.head);
-  const char *k = (const char *)a.k + 2 * (batch * a.k_stride.batch + head_k * a.k_stride.head);
-  const char *v = (const char *)a.v + 2 * (batch * a.v_stride.batch + head_k * a.v_stride.head);
+  return x;
+}
+
+/* Hides keys past the end${causal and " and past the diagonal" or ""} in block n. */
+DEV void mask_block(float *s, int n, const ForwardArgs *a) {
+  const int lane = thread_index() & 31, column = n * ${block_n} + 2 * (lane & 3);
+//@ if causal then
+  const Place x = place_of(block_index(), a);
+  const i64 row = x.first + thread_index() / 32 * ${rows_per_warp} + lane / 4;
+  const i64 see = row + 1 + a->seqlen_k - a->seqlen_q;
+//@ end
+#pragma unroll
+  for (int t = 0; t < ${m_tiles}; t++) {
+//@ if causal then
+    const i64 see0 = see + 16 * t, see1 = see0 + 8;
+    const int end0 = see0 < a->seqlen_k ? (int)see0 : a->seqlen_k, end1 = see1 < a->seqlen_k ? (int)see1 : a->seqlen_k;
+    mask_scores(s + t * ${block_n // 2}, end0 - column, end1 - column);
+//@ else
+    mask_scores(s + t * ${block_n // 2}, a->seqlen_k - column, a->seqlen_k - column);
+//@ end
+  }
+}
+
+KERNEL void kiln_forward(PARAM ForwardArgs a) {
+  if (block_index() >= a.tiles) return;
+  const Place x = place_of(block_index(), &a);
+  const int first = x.first;
+  const char *q = (const char *)a.q + 2 * (x.batch * a.q_stride.batch + x.head * a.q_stride.head);
+  const char *k = (const char *)a.k + 2 * (x.batch * a.k_stride.batch + x.head / a.group * a.k_stride.head);
+  const char *v = (const char *)a.v + 2 * (x.batch * a.v_stride.batch + x.head / a.group * a.v_stride.head);
   const u32 smem = shared_base();
   const u32 at_q = smem + ${at.q}, at_k = smem + ${at.k}, at_v = smem + ${at.v};
   const u32 warp_q = at_q + (u32)(thread_index() / 32) * ${rows_per_warp * qk_rows.pitch};
@@ -202,20 +238,7 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
     scores(s, warp_q, at_k + (u32)slot * ${k_bytes});
 //@ end
 
-    if ((n + 1) * (i64)${block_n} > full) {
-      const int lane = thread_index() & 31;
-      const int row = first + thread_index() / 32 * ${rows_per_warp} + lane / 4, column = n * ${block_n} + 2 * (lane & 3);
-#pragma unroll
-      for (int t = 0; t < ${m_tiles}; t++) {
-//@ if causal then
-        const i64 see0 = row + 16 * t + 1 + diagonal, see1 = see0 + 8;
-        const int end0 = see0 < a.seqlen_k ? (int)see0 : a.seqlen_k, end1 = see1 < a.seqlen_k ? (int)see1 : a.seqlen_k;
-        mask_scores(s + t * ${block_n // 2}, end0 - column, end1 - column);
-//@ else
-        mask_scores(s + t * ${block_n // 2}, a.seqlen_k - column, a.seqlen_k - column);
-//@ end
-      }
-    }
+    if ((n + 1) * (i64)${block_n} > full) mask_block(s, n, &a);
 #pragma unroll
     for (int t = 0; t < ${m_tiles}; t++) {
       float factor[2];
@@ -238,9 +261,10 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
   /* o takes the place of q, k and v: everyone must have finished with them, and no copy may still be on its way. */
   cp_async_wait(0);
   sync_threads();
-  float *lse = a.lse ? a.lse + head_index * a.seqlen_q : 0;
-  finish_rows(o, st, smem, lse, first, &a, shift);
+  const Place y = place_of(block_index(), &a); /* again: kept alive, it would cost registers in the loop */
+  float *lse = a.lse ? a.lse + y.head_index * a.seqlen_q : 0;
+  finish_rows(o, st, smem, lse, y.first, &a, shift);
   sync_threads();
-  char *out = (char *)a.o + 2 * (batch * a.o_stride.batch + head * a.o_stride.head);
-  store_rows(smem, out, 2 * a.o_stride.row, first, a.seqlen_q);
+  char *out = (char *)a.o + 2 * (y.batch * a.o_stride.batch + y.head * a.o_stride.head);
+  store_rows(smem, out, 2 * a.o_stride.row, y.first, a.seqlen_q);
 }
