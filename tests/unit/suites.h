@@ -12,7 +12,8 @@
   X(npy)                    \
   X(safetensors)            \
   X(reference)              \
-  X(textbook)
+  X(textbook)               \
+  X(generator)
 
 #define X(name) Suite *suite_##name(void);
 KILN_TEST_SUITES(X)

@@ -1,0 +1,66 @@
+/* The services of the full library: what the runtime calls without naming it. The runtime reads the
+ * table once per context; libkiln_rt has runtime/rt/services.c in this file's place. */
+#include "runtime/services.h"
+
+#include <string.h>
+
+#include "generator/generator.h"
+
+static kiln_status create(const char *template_dir, char *error, size_t error_size,
+                          void **generator) {
+  kiln__generator *g = NULL;
+  kiln_status status = kiln__generator_create(template_dir, error, error_size, &g);
+  *generator = g;
+  return status;
+}
+
+static void destroy(void *generator) { kiln__generator_destroy(generator); }
+
+static kiln_status resolve(void *generator, kiln_attn_spec *spec, kiln_tile *tile, char *error,
+                           size_t error_size) {
+  return kiln__generator_resolve(generator, spec, tile, error, error_size);
+}
+
+static kiln_status render(void *generator, const kiln_attn_spec *spec, const kiln_tile *tile,
+                          unsigned flags, int for_emulator, kiln__generated *out, char *error,
+                          size_t error_size) {
+  kiln__rendered rendered;
+  kiln_status status = kiln__generator_render(generator, spec, tile, flags, for_emulator, &rendered,
+                                              error, error_size);
+  *out = (kiln__generated){
+      .text = rendered.text, .length = rendered.length, .record = rendered.record};
+  memcpy(out->source_id, rendered.source_id, sizeof out->source_id);
+  return status;
+}
+
+static kiln_status schema(void *generator, char **json, char *error, size_t error_size) {
+  return kiln__generator_schema(generator, json, error, error_size);
+}
+
+static kiln_status set_spec(void *generator, kiln_attn_spec *spec, const char *field,
+                            const char *text, char *error, size_t error_size) {
+  return kiln__generator_set(generator, "spec", spec, field, text, error, error_size);
+}
+
+static kiln_status set_tile(void *generator, kiln_tile *tile, const char *field, const char *text,
+                            char *error, size_t error_size) {
+  return kiln__generator_set(generator, "tile", tile, field, text, error, error_size);
+}
+
+_Static_assert(sizeof((kiln__generated *)0)->source_id == sizeof((kiln__rendered *)0)->source_id,
+               "both hold one source id");
+
+static const kiln__generator_ops generator_ops = {
+    .create = create,
+    .destroy = destroy,
+    .resolve = resolve,
+    .render = render,
+    .schema = schema,
+    .set_spec = set_spec,
+    .set_tile = set_tile,
+};
+
+void kiln__services_fill(kiln__services *services) {
+  memset(services, 0, sizeof *services);
+  services->generator = &generator_ops;
+}

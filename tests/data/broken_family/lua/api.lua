@@ -1,0 +1,2 @@
+-- Not Lua: a test looks at the message.
+this is broken
