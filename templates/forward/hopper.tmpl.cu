@@ -169,7 +169,7 @@ DEV void store_output(const float *o, const RowState *st, u32 to, const TensorMa
   u32 r[4] = {0, 0, 0, 0};
 #pragma unroll
   for (int i = 0; i < 2; i++) r[i] = ${pack}(o[${dv // 2 - 4} + 2 * i] * inverse[i], o[${dv // 2 - 4} + 2 * i + 1] * inverse[i]);
-  stmatrix_x4(to + ${dv // 64 * 8192} + row * 128 + (((${dv // 8 % 8} + (lane >> 4)) ^ (row & 7)) << 4), r);
+  stmatrix_x4(to + ${(dv - 8) // 64 * 8192} + row * 128 + (((${(dv - 8) // 8 % 8} + (lane >> 4)) ^ (row & 7)) << 4), r);
 //@ end
   fence_async();
   sync_warp();
