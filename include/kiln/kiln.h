@@ -1,14 +1,17 @@
 /* kiln.h: the whole public interface of Kiln, plain C, no CUDA header.
  *
- * Kiln generates, compiles and launches attention kernels. Three tiers, from the shortest to the most explicit:
+ * Kiln generates, compiles and launches attention kernels. Three tiers, from the shortest to the
+ * most explicit:
  *
- *   kiln_attn_forward()                                          one call
- *   kiln_plan_create() -> kiln_plan_run()                        choose once, run often: nothing on the launch path
- *   kiln_source_generate() -> kiln_binary_compile() -> kiln_kernel_load() -> kiln_kernel_launch()      step by step
+ *   kiln_attn_forward()                      one call
+ *   kiln_plan_create() -> kiln_plan_run()    choose once, run often: nothing on the launch path
+ *   kiln_source_generate() -> kiln_binary_compile() -> kiln_kernel_load() -> kiln_kernel_launch()
+ *                                            step by step
  *
- * Conventions. A function returns a status; results come last and are NULL or 0 after a failure. Handles are created
- * and destroyed in pairs; destroy accepts NULL. Structs that a caller fills begin with their size and are born from
- * their _INIT macro. Enums and fields are only ever appended. A context may be used from many threads at once. */
+ * Conventions. A function returns a status; results come last and are NULL or 0 after a failure.
+ * Handles are created and destroyed in pairs; destroy accepts NULL. Structs that a caller fills
+ * begin with their size and are born from their _INIT macro. Enums and fields are only ever
+ * appended. A context may be used from many threads at once. */
 #ifndef KILN_KILN_H
 #define KILN_KILN_H
 
@@ -30,51 +33,60 @@ extern "C" {
 #define KILN_VERSION_MAJOR 0
 #define KILN_VERSION_MINOR 1
 #define KILN_VERSION_PATCH 0
-#define KILN_VERSION "0.1.0"
+#define KILN_VERSION       "0.1.0"
 
 struct CUstream_st; /* CUstream and cudaStream_t, without a CUDA header */
 
 /* ---- status ---- */
 
 /* Append only: a number is never reused. The program's exit codes are these numbers. */
-#define KILN_STATUS_MAP(X)                                                            \
-  X(OK, 0, "success")                                                                 \
-  X(INVALID_ARGUMENT, 1, "an argument or a field is out of its range")                \
-  X(UNSUPPORTED, 2, "no kernel exists for this request")                              \
-  X(OUT_OF_MEMORY, 3, "host or device memory is exhausted")                           \
-  X(TEMPLATE_FAILED, 4, "a template or its Lua code raised an error")                 \
-  X(NO_COMPILER, 5, "no usable compiler was found")                                   \
-  X(COMPILE_FAILED, 6, "the compiler rejected the generated source")                  \
-  X(NO_DRIVER, 7, "no usable CUDA driver was found")                                  \
-  X(NO_DEVICE, 8, "no such device")                                                   \
-  X(DRIVER_FAILED, 9, "the CUDA driver returned an error")                            \
-  X(MISMATCH, 10, "the kernel was made for another device or version")                \
-  X(MISALIGNED, 11, "an address or a stride is not aligned as the kernel needs it")   \
-  X(WORKSPACE_TOO_SMALL, 12, "the workspace is smaller than the kernel needs")        \
-  X(MISSING_KERNEL, 13, "the kernel is not at hand and compiling is switched off")    \
-  X(CAPTURE_ACTIVE, 14, "a stream capture is active and this call would disturb it")  \
-  X(CHECK_FAILED, 15, "a result lies outside its tolerance")                          \
-  X(CORRUPT, 16, "a file is damaged")                                                 \
-  X(BAD_SIGNATURE, 17, "a signature does not verify")                                 \
-  X(IO_FAILED, 18, "a file cannot be read or written")                                \
-  X(TIMEOUT, 19, "the time limit has passed")                                         \
-  X(FORKED, 20, "the context was created before a fork")                              \
-  X(INTERNAL, 21, "an internal invariant does not hold")
+/* clang-format off */
+#define KILN_STATUS_MAP(X)                                                                   \
+  X(OK,                   0, "success")                                                      \
+  X(INVALID_ARGUMENT,     1, "an argument or a field is out of its range")                   \
+  X(UNSUPPORTED,          2, "no kernel exists for this request")                            \
+  X(OUT_OF_MEMORY,        3, "host or device memory is exhausted")                           \
+  X(TEMPLATE_FAILED,      4, "a template or its Lua code raised an error")                   \
+  X(NO_COMPILER,          5, "no usable compiler was found")                                 \
+  X(COMPILE_FAILED,       6, "the compiler rejected the generated source")                   \
+  X(NO_DRIVER,            7, "no usable CUDA driver was found")                              \
+  X(NO_DEVICE,            8, "no such device")                                               \
+  X(DRIVER_FAILED,        9, "the CUDA driver returned an error")                            \
+  X(MISMATCH,            10, "the kernel was made for another device or version")            \
+  X(MISALIGNED,          11, "an address or a stride is not aligned as the kernel needs it") \
+  X(WORKSPACE_TOO_SMALL, 12, "the workspace is smaller than the kernel needs")               \
+  X(MISSING_KERNEL,      13, "the kernel is not at hand and compiling is switched off")      \
+  X(CAPTURE_ACTIVE,      14, "a stream capture is active and this call would disturb it")    \
+  X(CHECK_FAILED,        15, "a result lies outside its tolerance")                          \
+  X(CORRUPT,             16, "a file is damaged")                                            \
+  X(BAD_SIGNATURE,       17, "a signature does not verify")                                  \
+  X(IO_FAILED,           18, "a file cannot be read or written")                             \
+  X(TIMEOUT,             19, "the time limit has passed")                                    \
+  X(FORKED,              20, "the context was created before a fork")                        \
+  X(INTERNAL,            21, "an internal invariant does not hold")
+/* clang-format on */
 
+/* clang-format off */
 typedef enum kiln_status {
 #define KILN_STATUS_ENUM(name, number, text) KILN_##name = number,
   KILN_STATUS_MAP(KILN_STATUS_ENUM)
 #undef KILN_STATUS_ENUM
-      KILN_STATUS_FORCE_INT = 0x7fffffff
+  KILN_STATUS_FORCE_INT = 0x7fffffff
 } kiln_status;
+/* clang-format on */
 
-KILN_API const char *kiln_status_name(kiln_status status); /* "COMPILE_FAILED"; "UNKNOWN" for no status */
-KILN_API const char *kiln_status_text(kiln_status status); /* the sentence of the list above          */
+/* "COMPILE_FAILED", or "UNKNOWN" for what is no status; and the sentence of the list above. */
+KILN_API const char *kiln_status_name(kiln_status status);
+KILN_API const char *kiln_status_text(kiln_status status);
 KILN_API const char *kiln_version(void);
 
 /* ---- what is computed: fixed when a kernel is generated ---- */
 
-typedef enum kiln_pass { KILN_PASS_FORWARD = 0, KILN_PASS_BACKWARD = 1, KILN_PASS_FORCE_INT = 0x7fffffff } kiln_pass;
+typedef enum kiln_pass {
+  KILN_PASS_FORWARD = 0,
+  KILN_PASS_BACKWARD = 1,
+  KILN_PASS_FORCE_INT = 0x7fffffff
+} kiln_pass;
 
 typedef enum kiln_dtype {
   KILN_DTYPE_FP16 = 0,
@@ -86,68 +98,78 @@ typedef enum kiln_dtype {
 
 typedef enum kiln_mask {
   KILN_MASK_NONE = 0,
-  KILN_MASK_CAUSAL = 1, /* bottom-right aligned: query i sees key j when j <= i + seqlen_k - seqlen_q */
+  KILN_MASK_CAUSAL = 1, /* bottom right: query i sees key j when j <= i + seqlen_k - seqlen_q */
   KILN_MASK_FORCE_INT = 0x7fffffff
 } kiln_mask;
 
 typedef enum kiln_algorithm {
-  KILN_ALGORITHM_FLASH = 0,    /* tiled, online softmax: traffic linear in the sequence length            */
-  KILN_ALGORITHM_STANDARD = 1, /* scores and probabilities in global memory: the yardstick and reference  */
+  KILN_ALGORITHM_FLASH = 0,    /* tiled, online softmax: traffic linear in the sequence length */
+  KILN_ALGORITHM_STANDARD = 1, /* scores and probabilities in global memory: the yardstick */
   KILN_ALGORITHM_FORCE_INT = 0x7fffffff
 } kiln_algorithm;
 
 typedef struct kiln_attn_spec {
-  size_t size;              /* sizeof(kiln_attn_spec), set by the initialiser                          */
-  char arch[16];            /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_120"; "" = the device's best */
-  kiln_pass pass;           /* FORWARD                                                                 */
-  kiln_algorithm algorithm; /* FLASH                                                                   */
-  kiln_dtype dtype;         /* of q, k, v and o: FP16 or BF16                                          */
-  int32_t head_dim;         /* columns of q and k: a multiple of 8 up to 256                           */
-  int32_t head_dim_v;       /* columns of v and o; 0 = head_dim                                        */
+  size_t size; /* sizeof(kiln_attn_spec), set by the initialiser */
+  /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a" or "sm_120"; "" = the device's best */
+  char arch[16];
+  kiln_pass pass; /* FORWARD */
+  kiln_algorithm algorithm;
+  kiln_dtype dtype;   /* of q, k, v and o: FP16 or BF16 */
+  int32_t head_dim;   /* columns of q and k: a multiple of 8 up to 256 */
+  int32_t head_dim_v; /* columns of v and o; 0 = head_dim */
   kiln_mask mask;
 } kiln_attn_spec;
 
-#define KILN_ATTN_SPEC_INIT                                                                          \
+/* clang-format off */
+#define KILN_ATTN_SPEC_INIT                                                                       \
   { sizeof(kiln_attn_spec), "", KILN_PASS_FORWARD, KILN_ALGORITHM_FLASH, KILN_DTYPE_BF16, 128, 0, \
     KILN_MASK_NONE }
+/* clang-format on */
 
 /* ---- how fast: may never change the answer beyond rounding; 0 = Kiln's choice ---- */
 
 typedef struct kiln_tile {
   size_t size;
-  int32_t block_m;    /* query rows of a tile                                              */
-  int32_t block_n;    /* key rows of a block                                               */
-  int32_t num_stages; /* depth of the key/value ring                                       */
-  int32_t num_warps;  /* warps of a block, producers included                              */
+  int32_t block_m;    /* query rows of a tile */
+  int32_t block_n;    /* key rows of a block */
+  int32_t num_stages; /* depth of the key/value ring */
+  int32_t num_warps;  /* warps of a block, producers included */
 } kiln_tile;
 
+/* clang-format off */
 #define KILN_TILE_INIT { sizeof(kiln_tile), 0, 0, 0, 0 }
+/* clang-format on */
 
 /* ---- the run: never compiled in ---- */
 
+/* In elements. 0 is legal for k and v (broadcast); the inner stride is 1. */
 typedef struct kiln_stride {
-  int64_t batch, row, head; /* elements; 0 is legal for k and v (broadcast). The inner stride is 1. */
+  int64_t batch, row, head;
 } kiln_stride;
 
 #define KILN_SCALE_DEFAULT (-1.0f) /* 1 / sqrt(head_dim) */
 
+/* Addresses are device memory; q, k, v and o are of the spec's dtype. num_heads is a whole multiple
+ * of num_heads_k. */
 typedef struct kiln_attn_args {
   size_t size;
-  const void *q;       /* (batch, seqlen_q, num_heads,   head_dim)   device memory, the spec's dtype      */
-  const void *k;       /* (batch, seqlen_k, num_heads_k, head_dim)                                        */
-  const void *v;       /* (batch, seqlen_k, num_heads_k, head_dim_v)                                      */
-  void *o;             /* (batch, seqlen_q, num_heads,   head_dim_v)                                      */
-  float *lse;          /* (batch, num_heads, seqlen_q) natural logarithm; NULL = not wanted               */
-  int32_t batch, seqlen_q, seqlen_k, num_heads, num_heads_k; /* num_heads: a whole multiple of num_heads_k */
+  const void *q; /* (batch, seqlen_q, num_heads, head_dim) */
+  const void *k; /* (batch, seqlen_k, num_heads_k, head_dim) */
+  const void *v; /* (batch, seqlen_k, num_heads_k, head_dim_v) */
+  void *o;       /* (batch, seqlen_q, num_heads, head_dim_v) */
+  float *lse;    /* (batch, num_heads, seqlen_q) natural logarithm; NULL = not wanted */
+  int32_t batch, seqlen_q, seqlen_k, num_heads, num_heads_k;
   kiln_stride q_stride, k_stride, v_stride, o_stride;
-  float softmax_scale; /* multiplies q.k; 0 is legal; KILN_SCALE_DEFAULT unless set                       */
-  void *workspace;     /* device memory, 256-byte aligned; NULL when none is needed                       */
+  float softmax_scale; /* multiplies q.k; 0 is legal; KILN_SCALE_DEFAULT unless set */
+  void *workspace;     /* 256-byte aligned; NULL when none is needed */
   size_t workspace_bytes;
 } kiln_attn_args;
 
-#define KILN_ATTN_ARGS_INIT                                                                                  \
-  { sizeof(kiln_attn_args), NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, { 0, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 }, \
-    { 0, 0, 0 }, KILN_SCALE_DEFAULT, NULL, 0 }
+/* clang-format off */
+#define KILN_ATTN_ARGS_INIT                                                            \
+  { sizeof(kiln_attn_args), NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, { 0, 0, 0 },  \
+    { 0, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 }, KILN_SCALE_DEFAULT, NULL, 0 }
+/* clang-format on */
 
 /* Fills the four strides for packed (batch, seqlen, heads, dim) tensors of the args' sizes. */
 KILN_API void kiln_attn_args_pack(kiln_attn_args *args, const kiln_attn_spec *spec);
@@ -156,34 +178,46 @@ KILN_API void kiln_attn_args_pack(kiln_attn_args *args, const kiln_attn_spec *sp
 
 typedef struct kiln_context kiln_context;
 
-#define KILN_DEVICE_NONE (-1) /* generate, and compile where NVRTC is at hand; nothing is launched */
-#define KILN_DEVICE_EMU (-2)  /* the emulator                                                      */
+#define KILN_DEVICE_NONE (-1) /* generate, and compile where NVRTC is; nothing is launched */
+#define KILN_DEVICE_EMU  (-2) /* the emulator */
 
-typedef enum kiln_log_level { KILN_LOG_ERROR = 0, KILN_LOG_WARNING = 1, KILN_LOG_INFO = 2, KILN_LOG_DEBUG = 3 } kiln_log_level;
+typedef enum kiln_log_level {
+  KILN_LOG_ERROR = 0,
+  KILN_LOG_WARNING = 1,
+  KILN_LOG_INFO = 2,
+  KILN_LOG_DEBUG = 3
+} kiln_log_level;
 typedef void kiln_log_fn(void *user, kiln_log_level level, const char *sentence);
 
 typedef struct kiln_context_options {
   size_t size;
-  const char *cache_dir;    /* NULL = KILN_CACHE_DIR, then XDG_CACHE_HOME/kiln, then ~/.cache/kiln; "" = no disk cache */
-  const char *template_dir; /* NULL = KILN_TEMPLATE_DIR, then the templates inside the library                      */
-  kiln_log_fn *log;         /* NULL = warnings and errors go to stderr, more with KILN_LOG                          */
+  /* NULL = KILN_CACHE_DIR, then XDG_CACHE_HOME/kiln, then ~/.cache/kiln; "" = no disk cache */
+  const char *cache_dir;
+  const char *template_dir; /* NULL = KILN_TEMPLATE_DIR, then the templates inside the library */
+  kiln_log_fn *log;         /* NULL = warnings and errors go to stderr, more with KILN_LOG */
   void *log_user;
-  char *error;              /* receives the sentence when the context cannot be created; may be NULL                */
+  char *error; /* receives the sentence when the context cannot be created; may be NULL */
   size_t error_size;
-  int64_t emu_seed;         /* emulator: < 0 = no randomness                                                         */
-  const char *emu_schedule; /* emulator: "late" (default), "eager" or "random"                                       */
-  uint64_t emu_starve;      /* emulator: bit mask of warps that run only when nothing else can                       */
+  int64_t emu_seed;         /* emulator: < 0 = no randomness */
+  const char *emu_schedule; /* emulator: "late" (default), "eager" or "random" */
+  uint64_t emu_starve;      /* emulator: bit mask of warps that run only when nothing else can */
 } kiln_context_options;
 
-#define KILN_CONTEXT_OPTIONS_INIT { sizeof(kiln_context_options), NULL, NULL, NULL, NULL, NULL, 0, -1, NULL, 0 }
+/* clang-format off */
+#define KILN_CONTEXT_OPTIONS_INIT \
+  { sizeof(kiln_context_options), NULL, NULL, NULL, NULL, NULL, 0, -1, NULL, 0 }
+/* clang-format on */
 
-/* device: a CUDA ordinal, KILN_DEVICE_NONE or KILN_DEVICE_EMU. options may be NULL. Environment variables are read
- * here, once. Errors: NO_DRIVER, NO_DEVICE, OUT_OF_MEMORY, INVALID_ARGUMENT. */
-KILN_API kiln_status kiln_context_create(int device, const kiln_context_options *options, kiln_context **ctx);
-KILN_API void kiln_context_destroy(kiln_context *ctx); /* handles made from it must be destroyed before */
+/* device: a CUDA ordinal, KILN_DEVICE_NONE or KILN_DEVICE_EMU. options may be NULL. Environment
+ * variables are read here, once. Errors: NO_DRIVER, NO_DEVICE, OUT_OF_MEMORY, INVALID_ARGUMENT. */
+KILN_API kiln_status kiln_context_create(int device, const kiln_context_options *options,
+                                         kiln_context **ctx);
 
-/* The calling thread's last failure on ctx, one sentence or a compiler's message with template lines; "" at first.
- * Valid until the thread's next call on ctx. */
+/* Handles made from the context must have been destroyed before. */
+KILN_API void kiln_context_destroy(kiln_context *ctx);
+
+/* The calling thread's last failure on ctx, one sentence or a compiler's message with template
+ * lines; "" at first. Valid until the thread's next call on ctx. */
 KILN_API const char *kiln_last_error(const kiln_context *ctx);
 
 typedef struct kiln_device_info {
@@ -201,62 +235,76 @@ typedef struct kiln_device_info {
 KILN_API kiln_status kiln_context_device(kiln_context *ctx, kiln_device_info *info);
 KILN_API int kiln_device_count(void); /* CUDA devices; 0 without a driver */
 
-/* What was found on this machine, as one JSON object (driver, NVRTC, paths, permissions, environment).
- * *json belongs to the context and is valid until the next call. */
+/* What was found on this machine, as one JSON object (driver, NVRTC, paths, permissions,
+ * environment). *json belongs to the context and is valid until the next call. */
 KILN_API kiln_status kiln_context_report(kiln_context *ctx, const char **json);
 
 /* ---- spec and tile by name: what the command line and bindings use ---- */
 
-/* Sets one field of a spec or a tile from its text, by its schema: ("head_dim", "96"), ("mask", "causal").
- * Errors: INVALID_ARGUMENT, naming the field, the value and what is legal. */
-KILN_API kiln_status kiln_attn_spec_set(kiln_context *ctx, kiln_attn_spec *spec, const char *field, const char *text);
-KILN_API kiln_status kiln_tile_set(kiln_context *ctx, kiln_tile *tile, const char *field, const char *text);
+/* Sets one field of a spec or a tile from its text, by its schema: ("head_dim", "96"),
+ * ("mask", "causal"). Errors: INVALID_ARGUMENT, naming the field, the value and what is legal. */
+KILN_API kiln_status kiln_attn_spec_set(kiln_context *ctx, kiln_attn_spec *spec, const char *field,
+                                        const char *text);
+KILN_API kiln_status kiln_tile_set(kiln_context *ctx, kiln_tile *tile, const char *field,
+                                   const char *text);
 
-/* Every spec and tile field, with type, default, legal values and sentence, and every arch, as one JSON object.
- * *json belongs to the context and lives as long as it. */
+/* Every spec and tile field, with type, default, legal values and sentence, and every arch, as one
+ * JSON object. *json belongs to the context and lives as long as it. */
 KILN_API kiln_status kiln_schema(kiln_context *ctx, const char **json);
 
-/* Fills a spec's "" arch and 0 head_dim_v and a tile's zeros; refuses what no kernel can be generated for.
- * tile may be NULL. Errors: INVALID_ARGUMENT, UNSUPPORTED. */
-KILN_API kiln_status kiln_attn_spec_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln_tile *tile);
+/* Fills a spec's "" arch and 0 head_dim_v and a tile's zeros; refuses what no kernel can be
+ * generated for. tile may be NULL. Errors: INVALID_ARGUMENT, UNSUPPORTED. */
+KILN_API kiln_status kiln_attn_spec_resolve(kiln_context *ctx, kiln_attn_spec *spec,
+                                            kiln_tile *tile);
 
 /* ---- step by step ---- */
 
-typedef struct kiln_source kiln_source; /* generated text                   */
-typedef struct kiln_binary kiln_binary; /* compiled kernel and its record   */
+typedef struct kiln_source kiln_source; /* generated text */
+typedef struct kiln_binary kiln_binary; /* compiled kernel and its record */
 typedef struct kiln_kernel kiln_kernel; /* loaded; launches are thread-safe */
 
 #define KILN_GENERATE_PLAIN 1u /* leave #line out: for reading */
 
-KILN_API kiln_status kiln_source_generate(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
-                                          unsigned flags, kiln_source **source);
-KILN_API const char *kiln_source_text(const kiln_source *source, size_t *length); /* length may be NULL */
-KILN_API const char *kiln_source_id(const kiln_source *source);     /* SHA-256 of the text below its header, hex  */
-KILN_API const char *kiln_source_record(const kiln_source *source); /* launch record, JSON: docs/record.md        */
+KILN_API kiln_status kiln_source_generate(kiln_context *ctx, const kiln_attn_spec *spec,
+                                          const kiln_tile *tile, unsigned flags,
+                                          kiln_source **source);
+
+/* The text (length may be NULL), the SHA-256 of the text below its header in hex, and the launch
+ * record as JSON (docs/record.md); they live as long as the source. */
+KILN_API const char *kiln_source_text(const kiln_source *source, size_t *length);
+KILN_API const char *kiln_source_id(const kiln_source *source);
+KILN_API const char *kiln_source_record(const kiln_source *source);
 KILN_API void kiln_source_destroy(kiln_source *source);
 
 typedef struct kiln_binary_info {
   size_t size;
-  const char *kernel_id;    /* SHA-256, hex: docs/identities.md                                  */
-  const char *record;       /* launch record with resources and notes, JSON                      */
-  int32_t registers;        /* per thread, the largest of the entries                            */
-  int32_t spill_bytes;      /* stores + loads, summed over the entries                           */
-  int64_t shared_bytes;     /* static + dynamic, the largest of the entries                      */
-  double compile_ms;        /* 0 when it came from the cache                                     */
+  const char *kernel_id; /* SHA-256, hex: docs/identities.md */
+  const char *record;    /* launch record with resources and notes, JSON */
+  int32_t registers;     /* per thread, the largest of the entries */
+  int32_t spill_bytes;   /* stores + loads, summed over the entries */
+  int64_t shared_bytes;  /* static + dynamic, the largest of the entries */
+  double compile_ms;     /* 0 when it came from the cache */
   int32_t from_cache;
-  const char *notes;        /* the compiler's remarks, one a line; "" when there are none        */
+  const char *notes; /* the compiler's remarks, one a line; "" when there are none */
 } kiln_binary_info;
 
-/* Looks into the cache first, publishes into it afterwards. Errors: NO_COMPILER, COMPILE_FAILED, MISSING_KERNEL. */
-KILN_API kiln_status kiln_binary_compile(kiln_context *ctx, const kiln_source *source, kiln_binary **binary);
+/* Looks into the cache first, publishes into it afterwards.
+ * Errors: NO_COMPILER, COMPILE_FAILED, MISSING_KERNEL. */
+KILN_API kiln_status kiln_binary_compile(kiln_context *ctx, const kiln_source *source,
+                                         kiln_binary **binary);
 KILN_API void kiln_binary_get_info(const kiln_binary *binary, kiln_binary_info *info);
-KILN_API const void *kiln_binary_image(const kiln_binary *binary, size_t *size); /* cubin (CUDA) or ELF (emulator) */
-KILN_API const char *kiln_binary_ptx(const kiln_binary *binary, size_t *length); /* NULL where there is none       */
+
+/* The image is a cubin (CUDA) or an ELF shared object (emulator). PTX: NULL where there is none. */
+KILN_API const void *kiln_binary_image(const kiln_binary *binary, size_t *size);
+KILN_API const char *kiln_binary_ptx(const kiln_binary *binary, size_t *length);
 KILN_API void kiln_binary_destroy(kiln_binary *binary);
 
-KILN_API kiln_status kiln_kernel_load(kiln_context *ctx, const kiln_binary *binary, kiln_kernel **kernel);
-KILN_API kiln_status kiln_kernel_workspace(const kiln_kernel *kernel, const kiln_attn_args *args, size_t *bytes);
-KILN_API kiln_status kiln_kernel_launch(kiln_kernel *kernel, const kiln_attn_args *args, struct CUstream_st *stream);
+KILN_API kiln_status kiln_kernel_load(kiln_context *ctx, const kiln_binary *binary,
+                                      kiln_kernel **kernel);
+KILN_API kiln_status kiln_kernel_workspace(const kiln_kernel *kernel, const kiln_attn_args *args,
+                                           size_t *bytes);
+KILN_API kiln_status kiln_kernel_launch(kiln_kernel *kernel, const kiln_attn_args *args,
+                                        struct CUstream_st *stream);
 KILN_API void kiln_kernel_destroy(kiln_kernel *kernel);
 
 /* ---- plans ---- */
@@ -265,52 +313,65 @@ typedef struct kiln_plan kiln_plan;
 
 typedef struct kiln_plan_info {
   size_t size;
-  kiln_attn_spec spec;    /* resolved                                                       */
+  kiln_attn_spec spec; /* resolved */
   kiln_tile tile;
   const char *kernel_id;
   const char *source_id;
-  const char *record;     /* launch record, JSON                                            */
-  const char *why;        /* the ladder step and its reason, one sentence                   */
-  size_t workspace_bytes; /* for the shape the plan was made for                            */
+  const char *record;     /* launch record, JSON */
+  const char *why;        /* the ladder step and its reason, one sentence */
+  size_t workspace_bytes; /* for the shape the plan was made for */
   int32_t from_cache;
 } kiln_plan_info;
 
-/* Chooses, compiles and loads for a spec and a shape (args: sizes and strides are read, addresses may be NULL).
- * tile NULL or zeros = Kiln's choice; what is given is never overridden. */
-KILN_API kiln_status kiln_plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
-                                      const kiln_attn_args *shape, kiln_plan **plan);
+/* Chooses, compiles and loads for a spec and a shape (args: sizes and strides are read, addresses
+ * may be NULL). tile NULL or zeros = Kiln's choice; what is given is never overridden. */
+KILN_API kiln_status kiln_plan_create(kiln_context *ctx, const kiln_attn_spec *spec,
+                                      const kiln_tile *tile, const kiln_attn_args *shape,
+                                      kiln_plan **plan);
 KILN_API void kiln_plan_get_info(const kiln_plan *plan, kiln_plan_info *info);
-KILN_API kiln_status kiln_plan_workspace(const kiln_plan *plan, const kiln_attn_args *args, size_t *bytes);
+KILN_API kiln_status kiln_plan_workspace(const kiln_plan *plan, const kiln_attn_args *args,
+                                         size_t *bytes);
 
-/* Enqueues on stream. Any sizes the spec allows, not only the plan's. No allocation, lock, file access, compile or
- * synchronisation; thread-safe; may be captured into a graph.
- * Errors: INVALID_ARGUMENT, MISALIGNED, WORKSPACE_TOO_SMALL, DRIVER_FAILED, FORKED; nothing was launched then. */
-KILN_API kiln_status kiln_plan_run(kiln_plan *plan, const kiln_attn_args *args, struct CUstream_st *stream);
+/* Enqueues on stream. Any sizes the spec allows, not only the plan's. No allocation, lock, file
+ * access, compile or synchronisation; thread-safe; may be captured into a graph. Errors:
+ * INVALID_ARGUMENT, MISALIGNED, WORKSPACE_TOO_SMALL, DRIVER_FAILED, FORKED; nothing was launched
+ * then. */
+KILN_API kiln_status kiln_plan_run(kiln_plan *plan, const kiln_attn_args *args,
+                                   struct CUstream_st *stream);
 KILN_API void kiln_plan_destroy(kiln_plan *plan);
 
 /* ---- one call ---- */
 
 /* Plan (kept in the context for the next call of the same spec) and run. */
-KILN_API kiln_status kiln_attn_forward(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_attn_args *args,
-                                       struct CUstream_st *stream);
+KILN_API kiln_status kiln_attn_forward(kiln_context *ctx, const kiln_attn_spec *spec,
+                                       const kiln_attn_args *args, struct CUstream_st *stream);
 
 /* ---- device memory, the same on a GPU and on the emulator: for tools and tests ---- */
 
-KILN_API kiln_status kiln_memory_alloc(kiln_context *ctx, size_t bytes, void **address); /* 256-byte aligned */
+/* The address is a multiple of 256. */
+KILN_API kiln_status kiln_memory_alloc(kiln_context *ctx, size_t bytes, void **address);
 KILN_API kiln_status kiln_memory_free(kiln_context *ctx, void *address);
-KILN_API kiln_status kiln_memory_upload(kiln_context *ctx, void *to, const void *from, size_t bytes);
-KILN_API kiln_status kiln_memory_download(kiln_context *ctx, void *to, const void *from, size_t bytes);
-KILN_API kiln_status kiln_context_synchronize(kiln_context *ctx); /* waits for the default stream, reports its fault */
+KILN_API kiln_status kiln_memory_upload(kiln_context *ctx, void *to, const void *from,
+                                        size_t bytes);
+KILN_API kiln_status kiln_memory_download(kiln_context *ctx, void *to, const void *from,
+                                          size_t bytes);
 
-/* Mean microseconds of `count` launches of a plan, by device events around them, after `warmup` launches. */
-KILN_API kiln_status kiln_plan_time(kiln_plan *plan, const kiln_attn_args *args, int warmup, int count, double *time_us);
+/* Waits for the default stream and reports its fault. */
+KILN_API kiln_status kiln_context_synchronize(kiln_context *ctx);
+
+/* Mean microseconds of `count` launches of a plan, by device events around them, after `warmup`
+ * launches. */
+KILN_API kiln_status kiln_plan_time(kiln_plan *plan, const kiln_attn_args *args, int warmup,
+                                    int count, double *time_us);
 
 /* ---- cache ---- */
 
-/* verb: "ls", "verify", "gc", "clear"; the result is one JSON object, owned by the context until the next call. */
+/* verb: "ls", "verify", "gc", "clear"; the result is one JSON object, owned by the context until
+ * the next call. */
 KILN_API kiln_status kiln_cache_command(kiln_context *ctx, const char *verb, const char **json);
 /* Says which identity field of two cached kernels differs first. */
-KILN_API kiln_status kiln_cache_why(kiln_context *ctx, const char *id_a, const char *id_b, const char **json);
+KILN_API kiln_status kiln_cache_why(kiln_context *ctx, const char *id_a, const char *id_b,
+                                    const char **json);
 
 #ifdef __cplusplus
 }
