@@ -16,6 +16,7 @@
 
 #include "runtime/env.h"
 #include "runtime/log.h"
+#include "runtime/services.h"
 
 typedef struct kiln__cache {
   char *dir;     /* absolute; NULL = no cache */
@@ -56,8 +57,22 @@ void kiln__cache_unlock(int lock);
 typedef struct kiln__cache_removed {
   int64_t kernels, bytes, leftovers;
 } kiln__cache_removed;
-int kiln__cache_gc(kiln__cache *cache, int64_t limit, const char *keep,
+int kiln__cache_gc(kiln__cache *cache, int64_t limit, int64_t max_age, const char *keep,
                    kiln__cache_removed *removed);
+
+#define KILN__CACHE_LEFTOVER_AGE \
+  3600 /* seconds: a private directory that old has no living writer */
+
+/* The kernels in the cache, least recently used first. */
+typedef struct kiln__cache_kernel {
+  char id[KILN__ID_SIZE];
+  int64_t bytes;
+  int64_t used; /* nanoseconds since 1970 */
+} kiln__cache_kernel;
+/* malloc'd list; on the way, leftovers older than max_age seconds are removed and counted. 0, or
+ * -1. */
+int kiln__cache_list(int kernels_fd, int64_t max_age, kiln__cache_kernel **list, size_t *count,
+                     int64_t *leftovers);
 
 /* One warning per context, whatever happens. */
 void kiln__cache_warn(kiln__cache *cache, const char *format, ...)

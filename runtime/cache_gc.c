@@ -11,16 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LEFTOVER_SECONDS 3600 /* a private directory that old belongs to no living writer */
-
 static const char *const file_names[] = {"image.bin", "kernel.ptx", "record.json", "meta.json"};
 #define NUM_FILES (sizeof file_names / sizeof file_names[0])
-
-typedef struct cached_kernel {
-  char id[65];
-  int64_t bytes;
-  struct timespec used;
-} cached_kernel;
 
 void kiln__cache_remove_dir(int kernels_fd, const char *name) {
   int dir = openat(kernels_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -50,48 +42,54 @@ static int64_t kernel_bytes(int kernels, const char *id) {
   return bytes;
 }
 
-static int is_older(const void *a, const void *b) {
-  const struct timespec *x = &((const cached_kernel *)a)->used;
-  const struct timespec *y = &((const cached_kernel *)b)->used;
-  if (x->tv_sec != y->tv_sec) return x->tv_sec < y->tv_sec ? -1 : 1;
-  return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
+static int compare_use(const void *a, const void *b) {
+  int64_t x = ((const kiln__cache_kernel *)a)->used, y = ((const kiln__cache_kernel *)b)->used;
+  return x < y ? -1 : x > y;
 }
 
-/* Lists the kernels, oldest use first, and removes old leftovers on the way. 0, or -1. */
-static int list_kernels(int kernels, cached_kernel **list, size_t *count, int64_t *leftovers) {
-  size_t capacity = 0;
+/* Private directories begin with a dot; "." and ".." are neither. */
+static int is_leftover(const char *name, const struct stat *status, int64_t max_age) {
+  return name[0] == '.' && strlen(name) > 4 && time(NULL) - status->st_mtime >= max_age;
+}
+
+static int add_kernel(kiln__cache_kernel **list, size_t *count, int kernels, const char *id,
+                      const struct stat *status) {
+  if ((*count & (*count - 1)) == 0) { /* full at every power of two */
+    kiln__cache_kernel *grown = realloc(*list, (*count ? 2 * *count : 1) * sizeof **list);
+    if (!grown) return -1;
+    *list = grown;
+  }
+  kiln__cache_kernel *kernel = &(*list)[(*count)++];
+  memcpy(kernel->id, id, sizeof kernel->id);
+  kernel->bytes = kernel_bytes(kernels, id);
+  kernel->used = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
+  return 0;
+}
+
+int kiln__cache_list(int kernels_fd, int64_t max_age, kiln__cache_kernel **list, size_t *count,
+                     int64_t *leftovers) {
   *list = NULL;
   *count = 0;
-  int copy = openat(kernels, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int copy = openat(kernels_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *stream = copy >= 0 ? fdopendir(copy) : NULL;
   if (!stream) {
     if (copy >= 0) close(copy);
     return -1;
   }
-  for (struct dirent *row = readdir(stream); row; row = readdir(stream)) {
+  int failed = 0;
+  for (struct dirent *row = readdir(stream); row && !failed; row = readdir(stream)) {
     struct stat status;
-    if (fstatat(kernels, row->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    if (row->d_name[0] == '.') {
-      if (strlen(row->d_name) < 4 || time(NULL) - status.st_mtime < LEFTOVER_SECONDS) continue;
-      kiln__cache_remove_dir(kernels, row->d_name);
+    if (fstatat(kernels_fd, row->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (is_leftover(row->d_name, &status, max_age)) {
+      kiln__cache_remove_dir(kernels_fd, row->d_name);
       *leftovers += 1;
-      continue;
+    } else if (kiln__cache_id_valid(row->d_name)) {
+      failed = add_kernel(list, count, kernels_fd, row->d_name, &status);
     }
-    if (!kiln__cache_id_valid(row->d_name)) continue;
-    if (*count == capacity) {
-      capacity = capacity ? 2 * capacity : 64;
-      cached_kernel *grown = realloc(*list, capacity * sizeof **list);
-      if (!grown) break;
-      *list = grown;
-    }
-    cached_kernel *kernel = &(*list)[(*count)++];
-    memcpy(kernel->id, row->d_name, sizeof kernel->id);
-    kernel->bytes = kernel_bytes(kernels, row->d_name);
-    kernel->used = status.st_mtim;
   }
   closedir(stream);
-  if (*count) qsort(*list, *count, sizeof **list, is_older);
-  return 0;
+  if (*count) qsort(*list, *count, sizeof **list, compare_use);
+  return failed;
 }
 
 static int evict(int kernels, const char *id) {
@@ -102,15 +100,15 @@ static int evict(int kernels, const char *id) {
   return 1;
 }
 
-int kiln__cache_gc(kiln__cache *cache, int64_t limit, const char *keep,
+int kiln__cache_gc(kiln__cache *cache, int64_t limit, int64_t max_age, const char *keep,
                    kiln__cache_removed *removed) {
-  cached_kernel *list;
+  kiln__cache_kernel *list;
   size_t count;
   int64_t total = 0;
   memset(removed, 0, sizeof *removed);
   int kernels = kiln__cache_kernels_fd(cache, 0);
   if (kernels < 0) return errno == ENOENT ? 0 : -1;
-  int failed = list_kernels(kernels, &list, &count, &removed->leftovers);
+  int failed = kiln__cache_list(kernels, max_age, &list, &count, &removed->leftovers);
   for (size_t i = 0; i < count; i++) total += list[i].bytes;
   for (size_t i = 0; i < count && total > limit; i++) {
     if ((keep && strcmp(list[i].id, keep) == 0) || !evict(kernels, list[i].id)) continue;

@@ -92,5 +92,5 @@ void kiln__cache_store(kiln__cache *cache, const char *id, const json_t *identit
                      cache->dir, strerror(errno));
   free(meta);
   close(kernels);
-  kiln__cache_gc(cache, cache->limit, id, &removed);
+  kiln__cache_gc(cache, cache->limit, KILN__CACHE_LEFTOVER_AGE, id, &removed);
 }

@@ -67,7 +67,6 @@ typedef struct kiln__record {
   int32_t num_workspace;
   kiln__entry entries[KILN__MAX_ENTRIES];
   int32_t num_entries;
-  int32_t uses_workspace;
 } kiln__record;
 
 /* CORRUPT and one sentence when the text is no record of this version. */

@@ -1,0 +1,213 @@
+/* From a source to a compiled kernel: the cache first, then the compiler. What is published has
+ * been checked: its record parses and names the arch that was asked for. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/identity.h"
+#include "runtime/objects.h"
+
+#define LOCK_WAIT_MS 60000 /* longer than any compile; afterwards a kernel is compiled twice */
+
+void kiln__compiler_close(kiln_context *ctx) {
+  if (!ctx->compiler) return;
+  int emulator = ctx->device_id == KILN_DEVICE_EMU;
+  (emulator ? ctx->services.emulator_compiler : ctx->services.nvrtc)->close(ctx->compiler);
+}
+
+static const kiln__compiler_ops *compiler_ops(const kiln_context *ctx) {
+  return ctx->device_id == KILN_DEVICE_EMU ? ctx->services.emulator_compiler : ctx->services.nvrtc;
+}
+
+static kiln_status open_compiler(kiln_context *ctx, kiln__text *error) {
+  const kiln__compiler_ops *ops = compiler_ops(ctx);
+  kiln_status status = KILN_OK;
+  if (!ops) {
+    kiln__text_string(error, "this library holds no compiler: link libkiln in place of libkiln_rt");
+    return KILN_NO_COMPILER;
+  }
+  pthread_mutex_lock(&ctx->compiler_lock);
+  if (!ctx->compiler) status = ops->open(&ctx->env, error, &ctx->compiler);
+  pthread_mutex_unlock(&ctx->compiler_lock);
+  return status;
+}
+
+/* ---- what a record says about the compiled kernel ---- */
+
+static void add_notes(const json_t *list, kiln__text *notes) {
+  const json_t *note;
+  size_t index;
+  json_array_foreach(list, index, note)
+      kiln__text_printf(notes, "%s%s", index ? "\n" : "", json_string_value(note));
+}
+
+static int read_resources(kiln_binary *binary) {
+  json_t *root = json_loads(binary->item.record, 0, NULL);
+  const json_t *entry;
+  size_t index;
+  kiln__text notes;
+  json_array_foreach(json_object_get(root, "entries"), index, entry) {
+    int32_t registers = (int32_t)json_integer_value(json_object_get(entry, "registers"));
+    int64_t shared = json_integer_value(json_object_get(entry, "static_bytes")) +
+                     json_integer_value(json_object_get(entry, "shared_bytes"));
+    if (registers > binary->registers) binary->registers = registers;
+    if (shared > binary->shared_bytes) binary->shared_bytes = shared;
+    binary->spill_bytes += (int32_t)json_integer_value(json_object_get(entry, "spill_bytes"));
+  }
+  kiln__text_init(&notes, 64 * 1024);
+  add_notes(json_object_get(root, "notes"), &notes);
+  binary->notes = kiln__text_take(&notes);
+  json_decref(root);
+  return binary->notes ? 0 : -1;
+}
+
+static kiln_status adopt_record(kiln_binary *binary, const kiln_source *source, kiln__text *error) {
+  kiln_status status =
+      kiln__record_parse(binary->item.record, strlen(binary->item.record), error, &binary->record);
+  if (status != KILN_OK) return status;
+  if (strcmp(binary->record.spec.arch, source->spec.arch) != 0) {
+    kiln__text_printf(error, "the launch record is for %s and the kernel for %s",
+                      binary->record.spec.arch, source->spec.arch);
+    return KILN_CORRUPT;
+  }
+  if (read_resources(binary) == 0) return KILN_OK;
+  kiln__text_string(error, "no memory is left for a compiled kernel");
+  return KILN_OUT_OF_MEMORY;
+}
+
+/* ---- compiling ---- */
+
+static double now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+static kiln_status compile(kiln_context *ctx, const kiln_source *source, kiln_binary *binary,
+                           kiln__text *error) {
+  kiln__compiled compiled;
+  double start = now_ms();
+  kiln_status status =
+      compiler_ops(ctx)->compile(ctx->compiler, source->generated.text, source->generated.length,
+                                 source->spec.arch, &compiled, error);
+  if (status != KILN_OK) return status;
+  binary->compile_ms = now_ms() - start;
+  binary->item.image = compiled.image;
+  binary->item.image_size = compiled.image_size;
+  binary->item.ptx = compiled.ptx;
+  binary->item.ptx_length = compiled.ptx_length;
+  status = kiln__record_complete(source->generated.record, &compiled, error, &binary->item.record);
+  free(compiled.notes);
+  return status == KILN_OK ? adopt_record(binary, source, error) : status;
+}
+
+static kiln_status load_or_compile(kiln_context *ctx, const kiln_source *source,
+                                   const json_t *identity, kiln_binary *binary, kiln__text *error) {
+  binary->from_cache = kiln__cache_load(&ctx->cache, binary->kernel_id, &binary->item);
+  if (binary->from_cache) return adopt_record(binary, source, error);
+  if (ctx->compile_off) {
+    kiln__text_printf(
+        error, "kernel %s is not in the cache and KILN_JIT is off: run once with KILN_JIT=on",
+        binary->kernel_id);
+    return KILN_MISSING_KERNEL;
+  }
+  int lock = kiln__cache_lock(&ctx->cache, binary->kernel_id, LOCK_WAIT_MS);
+  /* Another process may have compiled it while this one waited. */
+  if (lock >= 0)
+    binary->from_cache = kiln__cache_load(&ctx->cache, binary->kernel_id, &binary->item);
+  kiln_status status = binary->from_cache ? adopt_record(binary, source, error)
+                                          : compile(ctx, source, binary, error);
+  if (status == KILN_OK && !binary->from_cache)
+    kiln__cache_store(&ctx->cache, binary->kernel_id, identity, &binary->item);
+  kiln__cache_unlock(lock);
+  return status;
+}
+
+/* The identity of what this compiler would make; sets the kernel id. */
+static kiln_status identify(kiln_context *ctx, const kiln_source *source, kiln_binary *binary,
+                            kiln__text *error, json_t **identity) {
+  kiln__compiler_identity compiler;
+  kiln__record record;
+  *identity = NULL;
+  kiln_status status = open_compiler(ctx, error);
+  if (status == KILN_OK)
+    status = compiler_ops(ctx)->identify(ctx->compiler, source->spec.arch, &compiler, error);
+  if (status == KILN_OK)
+    status = kiln__record_parse(source->generated.record, strlen(source->generated.record), error,
+                                &record);
+  if (status != KILN_OK) return status;
+  *identity =
+      kiln__identity_make(source->generated.source_id, source->spec.arch, record.layout, &compiler);
+  if (*identity && kiln__identity_digest(*identity, binary->kernel_id) == 0) return KILN_OK;
+  json_decref(*identity);
+  *identity = NULL;
+  kiln__text_string(error, "no memory is left for a kernel's identity");
+  return KILN_OUT_OF_MEMORY;
+}
+
+static kiln_status make_binary(kiln_context *ctx, const kiln_source *source, kiln__text *error,
+                               kiln_binary **out) {
+  json_t *identity = NULL;
+  kiln_binary *binary = calloc(1, sizeof *binary);
+  if (!binary) return KILN_OUT_OF_MEMORY;
+  binary->for_emulator = source->for_emulator;
+  kiln_status status = identify(ctx, source, binary, error, &identity);
+  if (status == KILN_OK) status = load_or_compile(ctx, source, identity, binary, error);
+  json_decref(identity);
+  if (status == KILN_OK)
+    *out = binary;
+  else
+    kiln_binary_destroy(binary);
+  return status;
+}
+
+kiln_status kiln_binary_compile(kiln_context *ctx, const kiln_source *source, kiln_binary **out) {
+  kiln__text error;
+  if (!out) return KILN_INVALID_ARGUMENT;
+  *out = NULL;
+  kiln_status status = kiln__context_enter(ctx);
+  if (status != KILN_OK) return status;
+  if (!source) return kiln__fail(ctx, KILN_INVALID_ARGUMENT, "source is NULL");
+  if (source->for_emulator != (ctx->device_id == KILN_DEVICE_EMU))
+    return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
+                      "the source was generated for another kind of device: generate it with this "
+                      "context");
+  kiln__text_init(&error, 256 * 1024);
+  status = make_binary(ctx, source, &error, out);
+  if (status != KILN_OK) kiln__fail_text(ctx, status, &error);
+  kiln__text_free(&error);
+  return status;
+}
+
+void kiln_binary_get_info(const kiln_binary *binary, kiln_binary_info *info) {
+  const kiln_binary_info whole = {
+      .size = sizeof whole,
+      .kernel_id = binary->kernel_id,
+      .record = binary->item.record,
+      .registers = binary->registers,
+      .spill_bytes = binary->spill_bytes,
+      .shared_bytes = binary->shared_bytes,
+      .compile_ms = binary->compile_ms,
+      .from_cache = binary->from_cache,
+      .notes = binary->notes,
+  };
+  *info = whole;
+}
+
+const void *kiln_binary_image(const kiln_binary *binary, size_t *size) {
+  if (size) *size = binary->item.image_size;
+  return binary->item.image;
+}
+
+const char *kiln_binary_ptx(const kiln_binary *binary, size_t *length) {
+  if (length) *length = binary->item.ptx_length;
+  return binary->item.ptx;
+}
+
+void kiln_binary_destroy(kiln_binary *binary) {
+  if (!binary) return;
+  kiln__cache_item_free(&binary->item);
+  free(binary->notes);
+  free(binary);
+}

@@ -1,0 +1,154 @@
+/* Specs, tiles and sources: the public functions over the generator's table.
+ * The generator is one Lua state: it is made at its first use and called under a lock. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/objects.h"
+
+#define ARCH_WITHOUT_DEVICE "sm_90a"
+
+typedef struct generator_call { /* one call: the lock, the message */
+  kiln_context *ctx;
+  const kiln__generator_ops *ops;
+  char error[4096];
+} generator_call;
+
+static kiln_status call_begin(kiln_context *ctx, generator_call *call) {
+  kiln_status status = kiln__context_enter(ctx);
+  if (status != KILN_OK) return status;
+  call->ctx = ctx;
+  call->ops = ctx->services.generator;
+  call->error[0] = '\0';
+  if (!call->ops)
+    return kiln__fail(ctx, KILN_UNSUPPORTED,
+                      "this library holds no generator: link libkiln in place of libkiln_rt");
+  pthread_mutex_lock(&ctx->generator_lock);
+  if (ctx->generator) return KILN_OK;
+  status = call->ops->create(ctx->template_dir, call->error, sizeof call->error, &ctx->generator);
+  if (status == KILN_OK) return KILN_OK;
+  pthread_mutex_unlock(&ctx->generator_lock);
+  return kiln__fail(ctx, status, "%s", call->error[0] ? call->error : kiln_status_text(status));
+}
+
+static kiln_status call_end(generator_call *call, kiln_status status) {
+  pthread_mutex_unlock(&call->ctx->generator_lock);
+  if (status == KILN_OK) return KILN_OK;
+  return kiln__fail(call->ctx, status, "%s",
+                    call->error[0] ? call->error : kiln_status_text(status));
+}
+
+void kiln__generate_close(kiln_context *ctx) {
+  if (ctx->generator) ctx->services.generator->destroy(ctx->generator);
+  free(ctx->schema);
+}
+
+kiln_status kiln_attn_spec_set(kiln_context *ctx, kiln_attn_spec *spec, const char *field,
+                               const char *text) {
+  generator_call call;
+  if (!spec || !field || !text || spec->size != sizeof *spec) return KILN_INVALID_ARGUMENT;
+  kiln_status status = call_begin(ctx, &call);
+  if (status != KILN_OK) return status;
+  status = call.ops->set_spec(ctx->generator, spec, field, text, call.error, sizeof call.error);
+  return call_end(&call, status);
+}
+
+kiln_status kiln_tile_set(kiln_context *ctx, kiln_tile *tile, const char *field, const char *text) {
+  generator_call call;
+  if (!tile || !field || !text || tile->size != sizeof *tile) return KILN_INVALID_ARGUMENT;
+  kiln_status status = call_begin(ctx, &call);
+  if (status != KILN_OK) return status;
+  status = call.ops->set_tile(ctx->generator, tile, field, text, call.error, sizeof call.error);
+  return call_end(&call, status);
+}
+
+kiln_status kiln_schema(kiln_context *ctx, const char **json) {
+  generator_call call;
+  if (!json) return KILN_INVALID_ARGUMENT;
+  *json = NULL;
+  kiln_status status = call_begin(ctx, &call);
+  if (status != KILN_OK) return status;
+  if (!ctx->schema)
+    status = call.ops->schema(ctx->generator, &ctx->schema, call.error, sizeof call.error);
+  if (status == KILN_OK) *json = ctx->schema;
+  return call_end(&call, status);
+}
+
+kiln_status kiln__context_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln_tile *tile) {
+  generator_call call;
+  kiln_status status = call_begin(ctx, &call);
+  if (status != KILN_OK) return status;
+  if (!spec->arch[0]) strcpy(spec->arch, ctx->info.arch[0] ? ctx->info.arch : ARCH_WITHOUT_DEVICE);
+  status = call.ops->resolve(ctx->generator, spec, tile, call.error, sizeof call.error);
+  return call_end(&call, status);
+}
+
+/* Takes what the caller filled: a spec whose arch is terminated, and a tile or none. */
+kiln_status kiln__take_spec(kiln_context *ctx, const kiln_attn_spec *from_spec,
+                            const kiln_tile *from_tile, kiln_attn_spec *spec, kiln_tile *tile) {
+  if (!from_spec || kiln__copy_sized(spec, sizeof *spec, from_spec, sizeof *spec) != 0)
+    return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
+                      "spec.size is not sizeof(kiln_attn_spec): start from KILN_ATTN_SPEC_INIT");
+  if (!memchr(spec->arch, '\0', sizeof spec->arch))
+    return kiln__fail(ctx, KILN_INVALID_ARGUMENT, "spec.arch is not terminated");
+  *tile = (kiln_tile)KILN_TILE_INIT;
+  if (from_tile && kiln__copy_sized(tile, sizeof *tile, from_tile, sizeof *tile) != 0)
+    return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
+                      "tile.size is not sizeof(kiln_tile): start from KILN_TILE_INIT");
+  return KILN_OK;
+}
+
+kiln_status kiln_attn_spec_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln_tile *tile) {
+  kiln_attn_spec new_spec;
+  kiln_tile new_tile;
+  kiln_status status = kiln__context_enter(ctx);
+  if (status == KILN_OK) status = kiln__take_spec(ctx, spec, tile, &new_spec, &new_tile);
+  if (status == KILN_OK) status = kiln__context_resolve(ctx, &new_spec, tile ? &new_tile : NULL);
+  if (status != KILN_OK) return status;
+  *spec = new_spec;
+  if (tile) *tile = new_tile;
+  return KILN_OK;
+}
+
+kiln_status kiln_source_generate(kiln_context *ctx, const kiln_attn_spec *spec,
+                                 const kiln_tile *tile, unsigned flags, kiln_source **out) {
+  generator_call call;
+  if (!out) return KILN_INVALID_ARGUMENT;
+  *out = NULL;
+  kiln_status status = kiln__context_enter(ctx);
+  if (status != KILN_OK) return status;
+  if (flags & ~KILN_GENERATE_PLAIN)
+    return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
+                      "flags is 0x%x: only KILN_GENERATE_PLAIN is legal", flags);
+  kiln_source *source = calloc(1, sizeof *source);
+  if (!source) return kiln__fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a source");
+  source->for_emulator = ctx->device_id == KILN_DEVICE_EMU;
+  status = kiln__take_spec(ctx, spec, tile, &source->spec, &source->tile);
+  if (status == KILN_OK) status = kiln__context_resolve(ctx, &source->spec, &source->tile);
+  if (status == KILN_OK) status = call_begin(ctx, &call);
+  if (status != KILN_OK) goto fail;
+  status =
+      call.ops->render(ctx->generator, &source->spec, &source->tile, flags, source->for_emulator,
+                       &source->generated, call.error, sizeof call.error);
+  status = call_end(&call, status);
+  if (status != KILN_OK) goto fail;
+  *out = source;
+  return KILN_OK;
+fail:
+  kiln_source_destroy(source);
+  return status;
+}
+
+const char *kiln_source_text(const kiln_source *source, size_t *length) {
+  if (length) *length = source->generated.length;
+  return source->generated.text;
+}
+
+const char *kiln_source_id(const kiln_source *source) { return source->generated.source_id; }
+const char *kiln_source_record(const kiln_source *source) { return source->generated.record; }
+
+void kiln_source_destroy(kiln_source *source) {
+  if (!source) return;
+  free(source->generated.text);
+  free(source->generated.record);
+  free(source);
+}

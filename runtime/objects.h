@@ -1,0 +1,63 @@
+/* The handles behind the public types, on the way from a spec to a launch. Each is read-only once
+ * it is made, so any thread may use it. Used by generate.c, binary.c, kernel.c, plan.c and
+ * forward.c. */
+#ifndef KILN_RUNTIME_OBJECTS_H
+#define KILN_RUNTIME_OBJECTS_H
+
+#include "runtime/context.h"
+#include "runtime/launch.h"
+#include "runtime/record.h"
+
+struct kiln_source {
+  kiln_attn_spec spec; /* resolved */
+  kiln_tile tile;
+  int for_emulator;
+  kiln__generated generated;
+};
+
+struct kiln_binary {
+  char kernel_id[KILN__ID_SIZE];
+  int for_emulator;
+  int from_cache;
+  double compile_ms;
+  kiln__cache_item item; /* image, PTX, completed record */
+  kiln__record record;
+  char *notes;
+  int32_t registers, spill_bytes;
+  int64_t shared_bytes;
+};
+
+struct kiln_kernel {
+  kiln_context *ctx;
+  void *module;
+  kiln__record record;
+  kiln__loaded loaded;
+};
+
+struct kiln_plan {
+  kiln_context *ctx;
+  kiln_kernel *kernel;
+  kiln_attn_spec spec;
+  kiln_tile tile;
+  char kernel_id[KILN__ID_SIZE];
+  char source_id[KILN__ID_SIZE];
+  char *record;
+  char *why;
+  size_t workspace_bytes;
+  int from_cache;
+};
+
+/* generate.c: copies a spec and a tile (NULL = zeros) that a caller filled, checking their sizes.
+ * */
+kiln_status kiln__take_spec(kiln_context *ctx, const kiln_attn_spec *from_spec,
+                            const kiln_tile *from_tile, kiln_attn_spec *spec, kiln_tile *tile);
+/* plan.c: as kiln_plan_create; refuses while `stream` is captured. */
+kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
+                              const kiln_attn_args *shape, struct CUstream_st *stream,
+                              kiln_plan **plan);
+/* kernel.c: copies arguments that a caller filled, checking their size. */
+kiln_status kiln__take_args(kiln_context *ctx, const kiln_attn_args *from, kiln_attn_args *args);
+/* kernel.c: MISMATCH and the arch that would do, unless the context's device runs `arch`. */
+kiln_status kiln__check_arch(kiln_context *ctx, const char *arch);
+
+#endif

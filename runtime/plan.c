@@ -1,0 +1,193 @@
+/* Plans: the choice of a kernel for a spec and a shape, made once and run often. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/objects.h"
+
+void kiln_attn_args_pack(kiln_attn_args *args, const kiln_attn_spec *spec) {
+  int64_t dim = spec->head_dim;
+  int64_t dim_v = spec->head_dim_v ? spec->head_dim_v : dim;
+  int64_t row_q = args->num_heads, row_k = args->num_heads_k; /* heads of a row */
+  args->q_stride = (kiln_stride){args->seqlen_q * row_q * dim, row_q * dim, dim};
+  args->k_stride = (kiln_stride){args->seqlen_k * row_k * dim, row_k * dim, dim};
+  args->v_stride = (kiln_stride){args->seqlen_k * row_k * dim_v, row_k * dim_v, dim_v};
+  args->o_stride = (kiln_stride){args->seqlen_q * row_q * dim_v, row_q * dim_v, dim_v};
+}
+
+/* Loading and compiling allocate, which a capture forbids. */
+static kiln_status refuse_capture(kiln_context *ctx, struct CUstream_st *stream) {
+  char sentence[1024];
+  kiln__text error;
+  int capturing = 0;
+  kiln__text_init_fixed(&error, sentence, sizeof sentence);
+  kiln_status status = ctx->ops->is_capturing(ctx->device, stream, &capturing, &error);
+  if (status != KILN_OK) return kiln__fail_text(ctx, status, &error);
+  if (!capturing) return KILN_OK;
+  return kiln__fail(ctx, KILN_CAPTURE_ACTIVE,
+                    "a stream capture is active and this kernel is not loaded yet: create its plan "
+                    "before the capture begins");
+}
+
+/* The shape is looked at before anything is compiled. */
+static kiln_status check_shape(kiln_context *ctx, const kiln_source *source,
+                               const kiln_attn_args *shape, size_t *workspace) {
+  char sentence[1024];
+  kiln__text error;
+  kiln__record record;
+  kiln_attn_args args;
+  *workspace = 0;
+  if (!shape) return KILN_OK;
+  kiln_status status = kiln__take_args(ctx, shape, &args);
+  if (status != KILN_OK) return status;
+  kiln__text_init_fixed(&error, sentence, sizeof sentence);
+  status = kiln__record_parse(source->generated.record, strlen(source->generated.record), &error,
+                              &record);
+  if (status == KILN_OK) status = kiln__launch_check(&record, &args, 1, &error);
+  if (status == KILN_OK) status = kiln__launch_workspace(&record, &args, &error, workspace);
+  return status == KILN_OK ? status : kiln__fail_text(ctx, status, &error);
+}
+
+/* The ladder step and its reason. */
+static char *explain(const kiln_source *source, const kiln_tile *given) {
+  kiln__text why;
+  const char *separator = "";
+  kiln__text_init(&why, 512);
+  const struct {
+    const char *name;
+    int32_t value;
+  } fields[] = {{"block_m", given ? given->block_m : 0},
+                {"block_n", given ? given->block_n : 0},
+                {"num_stages", given ? given->num_stages : 0},
+                {"num_warps", given ? given->num_warps : 0}};
+  kiln__text_string(&why, "explicit: the caller chose ");
+  for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+    if (!fields[i].value) continue;
+    kiln__text_printf(&why, "%s%s = %d", separator, fields[i].name, (int)fields[i].value);
+    separator = ", ";
+  }
+  if (separator[0]) {
+    kiln__text_printf(&why, "; what is left is the default of %s", source->spec.arch);
+  } else {
+    kiln__text_clear(&why);
+    kiln__text_printf(&why,
+                      "arch default: no tuning record applies, so this is the default tile of %s",
+                      source->spec.arch);
+  }
+  return kiln__text_take(&why);
+}
+
+/* Source to kernel; the plan takes what it needs of both. */
+static kiln_status build(kiln_context *ctx, const kiln_source *source, const kiln_tile *given,
+                         kiln_plan *plan) {
+  kiln_binary *binary = NULL;
+  kiln_status status = kiln_binary_compile(ctx, source, &binary);
+  if (status == KILN_OK) status = kiln_kernel_load(ctx, binary, &plan->kernel);
+  if (status == KILN_OK) {
+    plan->spec = source->spec;
+    plan->tile = source->tile;
+    plan->from_cache = binary->from_cache;
+    strcpy(plan->kernel_id, binary->kernel_id);
+    strcpy(plan->source_id, source->generated.source_id);
+    plan->record = strdup(binary->item.record);
+    plan->why = explain(source, given);
+    if (!plan->record || !plan->why)
+      status = kiln__fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
+  }
+  kiln_binary_destroy(binary);
+  return status;
+}
+
+static kiln_status create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
+                          const kiln_attn_args *shape, kiln_plan **out) {
+  kiln_source *source = NULL;
+  kiln_plan *plan = calloc(1, sizeof *plan);
+  if (!plan) return kiln__fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
+  plan->ctx = ctx;
+  kiln_status status = kiln_source_generate(ctx, spec, tile, 0, &source);
+  if (status == KILN_OK) status = kiln__check_arch(ctx, source->spec.arch);
+  if (status == KILN_OK) status = check_shape(ctx, source, shape, &plan->workspace_bytes);
+  if (status == KILN_OK) status = build(ctx, source, tile, plan);
+  kiln_source_destroy(source);
+  if (status == KILN_OK)
+    *out = plan;
+  else
+    kiln_plan_destroy(plan);
+  return status;
+}
+
+kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
+                              const kiln_attn_args *shape, struct CUstream_st *stream,
+                              kiln_plan **plan) {
+  *plan = NULL;
+  kiln_status status = kiln__context_need_device(ctx);
+  if (status == KILN_OK) status = refuse_capture(ctx, stream);
+  return status == KILN_OK ? create(ctx, spec, tile, shape, plan) : status;
+}
+
+kiln_status kiln_plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
+                             const kiln_attn_args *shape, kiln_plan **plan) {
+  return plan ? kiln__plan_create(ctx, spec, tile, shape, NULL, plan) : KILN_INVALID_ARGUMENT;
+}
+
+void kiln_plan_get_info(const kiln_plan *plan, kiln_plan_info *info) {
+  const kiln_plan_info whole = {
+      .size = sizeof whole,
+      .spec = plan->spec,
+      .tile = plan->tile,
+      .kernel_id = plan->kernel_id,
+      .source_id = plan->source_id,
+      .record = plan->record,
+      .why = plan->why,
+      .workspace_bytes = plan->workspace_bytes,
+      .from_cache = plan->from_cache,
+  };
+  *info = whole;
+}
+
+kiln_status kiln_plan_workspace(const kiln_plan *plan, const kiln_attn_args *args, size_t *bytes) {
+  return plan ? kiln_kernel_workspace(plan->kernel, args, bytes) : KILN_INVALID_ARGUMENT;
+}
+
+kiln_status kiln_plan_run(kiln_plan *plan, const kiln_attn_args *args, struct CUstream_st *stream) {
+  return plan ? kiln_kernel_launch(plan->kernel, args, stream) : KILN_INVALID_ARGUMENT;
+}
+
+void kiln_plan_destroy(kiln_plan *plan) {
+  if (!plan) return;
+  kiln_kernel_destroy(plan->kernel);
+  free(plan->record);
+  free(plan->why);
+  free(plan);
+}
+
+static kiln_status run_many(kiln_plan *plan, const kiln_attn_args *args, int count) {
+  kiln_status status = KILN_OK;
+  for (int i = 0; i < count && status == KILN_OK; i++) status = kiln_plan_run(plan, args, NULL);
+  return status;
+}
+
+kiln_status kiln_plan_time(kiln_plan *plan, const kiln_attn_args *args, int warmup, int count,
+                           double *time_us) {
+  char sentence[1024];
+  kiln__text error;
+  void *timer = NULL;
+  double total;
+  if (!plan || !time_us) return KILN_INVALID_ARGUMENT;
+  *time_us = 0;
+  kiln_context *ctx = plan->ctx;
+  if (warmup < 0 || count < 1)
+    return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
+                      "warmup is %d and count %d: they must be at least 0 and 1", warmup, count);
+  kiln_status status = run_many(plan, args, warmup);
+  if (status != KILN_OK) return status;
+  kiln__text_init_fixed(&error, sentence, sizeof sentence);
+  status = ctx->ops->timer_start(ctx->device, &error, &timer);
+  if (status != KILN_OK) return kiln__fail_text(ctx, status, &error);
+  kiln_status ran = run_many(plan, args, count);
+  status = ctx->ops->timer_stop(ctx->device, timer, &error, &total);
+  if (ran != KILN_OK) return ran;
+  if (status != KILN_OK) return kiln__fail_text(ctx, status, &error);
+  *time_us = total / count;
+  return KILN_OK;
+}
