@@ -63,4 +63,5 @@ static const kiln__generator_ops generator_ops = {
 void kiln__services_fill(kiln__services *services) {
   memset(services, 0, sizeof *services);
   services->generator = &generator_ops;
+  services->nvrtc = &kiln__nvrtc_ops;
 }
