@@ -156,7 +156,7 @@ void kiln__launch_map(const kiln__map_shape *shape, const kiln__view *view, cons
 /* ---- launching ---- */
 
 /* Blocks of a grid in one or two axes. 0, or -1 when there are too many. */
-int kiln__launch_grid(int64_t tiles, int32_t persistent, int32_t num_sms, int32_t cluster,
+int kiln__grid_choose(int64_t tiles, int32_t persistent, int32_t num_sms, int32_t cluster,
                       uint32_t grid[2]) {
   int64_t blocks = tiles;
   if (persistent > 0 && blocks > (int64_t)num_sms * persistent)
@@ -221,7 +221,7 @@ static kiln_status plan_grids(const kiln__loaded *loaded, const kiln_attn_args *
   for (int i = 0; i < loaded->record->num_entries; i++) {
     const kiln__entry *entry = &loaded->record->entries[i];
     tiles[i] = product(1, entry->grid, entry->num_grid, args);
-    if (tiles[i] >= 0 && kiln__launch_grid(tiles[i], entry->persistent, loaded->num_sms,
+    if (tiles[i] >= 0 && kiln__grid_choose(tiles[i], entry->persistent, loaded->num_sms,
                                            entry->shape.cluster, grids[i]) == 0)
       continue;
     kiln__text_string(error, "batch, num_heads and seqlen_q are too large together: the grid "

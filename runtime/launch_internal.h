@@ -22,7 +22,7 @@ void kiln__launch_args(const kiln__record *record, const kiln_attn_args *args,
                        kiln__forward_args *out);
 void kiln__launch_map(const kiln__map_shape *shape, const kiln__view *view, const void *readable,
                       kiln_dtype dtype, kiln__tensor_map *map);
-int kiln__launch_grid(int64_t tiles, int32_t persistent, int32_t num_sms, int32_t cluster,
+int kiln__grid_choose(int64_t tiles, int32_t persistent, int32_t num_sms, int32_t cluster,
                       uint32_t grid[2]);
 
 #endif
