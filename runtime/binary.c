@@ -33,47 +33,48 @@ static kiln_status open_compiler(kiln_context *ctx, kiln__text *error) {
   return status;
 }
 
-/* ---- what a record says about the compiled kernel ---- */
+/* ---- what the compiler said, fresh or from the cache ---- */
 
-static void add_notes(const json_t *list, kiln__text *notes) {
-  const json_t *note;
-  size_t index;
-  json_array_foreach(list, index, note)
-      kiln__text_printf(notes, "%s%s", index ? "\n" : "", json_string_value(note));
-}
-
-static int read_resources(kiln_binary *binary) {
-  json_t *root = json_loads(binary->item.record, 0, NULL);
-  const json_t *entry;
-  size_t index;
-  kiln__text notes;
-  json_array_foreach(json_object_get(root, "entries"), index, entry) {
-    int32_t registers = (int32_t)json_integer_value(json_object_get(entry, "registers"));
-    int64_t shared = json_integer_value(json_object_get(entry, "static_bytes")) +
-                     json_integer_value(json_object_get(entry, "shared_bytes"));
-    if (registers > binary->registers) binary->registers = registers;
-    if (shared > binary->shared_bytes) binary->shared_bytes = shared;
-    binary->spill_bytes += (int32_t)json_integer_value(json_object_get(entry, "spill_bytes"));
+static void sum_resources(kiln_binary *binary, const kiln__compiled *compiled) {
+  for (int i = 0; i < compiled->num_entries; i++) {
+    const kiln__entry_resources *found = &compiled->entries[i];
+    binary->spill_bytes += found->spill_bytes;
+    if (found->registers > binary->registers) binary->registers = found->registers;
+    for (int e = 0; e < binary->record.num_entries; e++) {
+      const kiln__entry *entry = &binary->record.entries[e];
+      int64_t shared = entry->shape.shared_bytes + found->static_bytes;
+      if (strcmp(entry->name, found->name) == 0 && shared > binary->shared_bytes)
+        binary->shared_bytes = shared;
+    }
   }
-  kiln__text_init(&notes, 64 * 1024);
-  add_notes(json_object_get(root, "notes"), &notes);
-  binary->notes = kiln__text_take(&notes);
-  json_decref(root);
-  return binary->notes ? 0 : -1;
 }
 
-static kiln_status adopt_record(kiln_binary *binary, const kiln_source *source, kiln__text *error) {
-  kiln_status status =
-      kiln__record_parse(binary->item.record, strlen(binary->item.record), error, &binary->record);
-  if (status != KILN_OK) return status;
-  if (strcmp(binary->record.spec.arch, source->spec.arch) != 0) {
+/* The binary's record is the source's with the compiler's numbers, also for a kernel from the
+ * cache: what a launch needs always comes from the generator that runs now. */
+static kiln_status adopt(kiln_binary *binary, const kiln_source *source, kiln__compiled *compiled,
+                         kiln__text *error) {
+  const char *plain = source->generated.record;
+  kiln_status status = kiln__record_parse(plain, strlen(plain), error, &binary->record);
+  if (status == KILN_OK && strcmp(binary->record.spec.arch, source->spec.arch) != 0) {
     kiln__text_printf(error, "the launch record is for %s and the kernel for %s",
                       binary->record.spec.arch, source->spec.arch);
-    return KILN_CORRUPT;
+    status = KILN_INTERNAL;
   }
-  if (read_resources(binary) == 0) return KILN_OK;
-  kiln__text_string(error, "no memory is left for a compiled kernel");
-  return KILN_OUT_OF_MEMORY;
+  if (status != KILN_OK) return status;
+  free(binary->item.record);
+  status = kiln__record_complete(plain, compiled, error, &binary->item.record);
+  sum_resources(binary, compiled);
+  binary->notes = compiled->notes ? compiled->notes : strdup("");
+  compiled->notes = NULL;
+  return binary->notes ? status : KILN_OUT_OF_MEMORY;
+}
+
+static kiln_status adopt_cached(kiln_binary *binary, const kiln_source *source, kiln__text *error) {
+  kiln__compiled compiled;
+  kiln__record_resources(binary->item.record, &compiled);
+  kiln_status status = adopt(binary, source, &compiled, error);
+  free(compiled.notes);
+  return status;
 }
 
 /* ---- compiling ---- */
@@ -97,15 +98,15 @@ static kiln_status compile(kiln_context *ctx, const kiln_source *source, kiln_bi
   binary->item.image_size = compiled.image_size;
   binary->item.ptx = compiled.ptx;
   binary->item.ptx_length = compiled.ptx_length;
-  status = kiln__record_complete(source->generated.record, &compiled, error, &binary->item.record);
+  status = adopt(binary, source, &compiled, error);
   free(compiled.notes);
-  return status == KILN_OK ? adopt_record(binary, source, error) : status;
+  return status;
 }
 
 static kiln_status load_or_compile(kiln_context *ctx, const kiln_source *source,
                                    const json_t *identity, kiln_binary *binary, kiln__text *error) {
   binary->from_cache = kiln__cache_load(&ctx->cache, binary->kernel_id, &binary->item);
-  if (binary->from_cache) return adopt_record(binary, source, error);
+  if (binary->from_cache) return adopt_cached(binary, source, error);
   if (ctx->compile_off) {
     kiln__text_printf(
         error, "kernel %s is not in the cache and KILN_JIT is off: run once with KILN_JIT=on",
@@ -116,7 +117,7 @@ static kiln_status load_or_compile(kiln_context *ctx, const kiln_source *source,
   /* Another process may have compiled it while this one waited. */
   if (lock >= 0)
     binary->from_cache = kiln__cache_load(&ctx->cache, binary->kernel_id, &binary->item);
-  kiln_status status = binary->from_cache ? adopt_record(binary, source, error)
+  kiln_status status = binary->from_cache ? adopt_cached(binary, source, error)
                                           : compile(ctx, source, binary, error);
   if (status == KILN_OK && !binary->from_cache)
     kiln__cache_store(&ctx->cache, binary->kernel_id, identity, &binary->item);
@@ -168,14 +169,15 @@ kiln_status kiln_binary_compile(kiln_context *ctx, const kiln_source *source, ki
   *out = NULL;
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;
-  if (!source) return kiln__fail(ctx, KILN_INVALID_ARGUMENT, "source is NULL");
+  if (!source) return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT, "source is NULL");
   if (source->for_emulator != (ctx->device_id == KILN_DEVICE_EMU))
-    return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
-                      "the source was generated for another kind of device: generate it with this "
-                      "context");
+    return kiln__context_fail(
+        ctx, KILN_INVALID_ARGUMENT,
+        "the source was generated for another kind of device: generate it with this "
+        "context");
   kiln__text_init(&error, 256 * 1024);
   status = make_binary(ctx, source, &error, out);
-  if (status != KILN_OK) kiln__fail_text(ctx, status, &error);
+  if (status != KILN_OK) kiln__context_fail_text(ctx, status, &error);
   kiln__text_free(&error);
   return status;
 }

@@ -18,15 +18,16 @@ static kiln_status open_listing(kiln_context *ctx, listing *l) {
   memset(l, 0, sizeof *l);
   l->kernels = -1;
   if (!ctx->cache.dir)
-    return kiln__fail(ctx, KILN_IO_FAILED, "there is no kernel cache: %s",
-                      ctx->cache.reason ? ctx->cache.reason : "the context was told to use none");
+    return kiln__context_fail(ctx, KILN_IO_FAILED, "there is no kernel cache: %s",
+                              ctx->cache.reason ? ctx->cache.reason
+                                                : "the context was told to use none");
   l->kernels = kiln__cache_kernels_fd(&ctx->cache, 0);
   if (l->kernels < 0 && errno == ENOENT) return KILN_OK;
   if (l->kernels >= 0 &&
       kiln__cache_list(l->kernels, KILN__CACHE_LEFTOVER_AGE, &l->list, &l->count, &leftovers) == 0)
     return KILN_OK;
-  return kiln__fail(ctx, KILN_IO_FAILED, "the kernel cache %s cannot be read: %s", ctx->cache.dir,
-                    strerror(errno));
+  return kiln__context_fail(ctx, KILN_IO_FAILED, "the kernel cache %s cannot be read: %s",
+                            ctx->cache.dir, strerror(errno));
 }
 
 static void close_listing(listing *l) {
@@ -108,9 +109,9 @@ kiln_status kiln_cache_command(kiln_context *ctx, const char *verb, const char *
     close_listing(&l);
     return status;
   }
-  return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
-                    "the cache's verb is \"%s\": it must be ls, verify, gc or clear",
-                    verb ? verb : "");
+  return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                            "the cache's verb is \"%s\": it must be ls, verify, gc or clear",
+                            verb ? verb : "");
 }
 
 /* The cached kernel whose id begins with `prefix`. */
@@ -124,13 +125,14 @@ static kiln_status find_kernel(kiln_context *ctx, const listing *l, const char *
     matches++;
   }
   if (matches != 1)
-    return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
-                      "%zu cached kernels have an id that begins with \"%s\": give more of it, or "
-                      "list them with `kiln cache ls`",
-                      matches, prefix);
+    return kiln__context_fail(
+        ctx, KILN_INVALID_ARGUMENT,
+        "%zu cached kernels have an id that begins with \"%s\": give more of it, or "
+        "list them with `kiln cache ls`",
+        matches, prefix);
   const char *why = kiln__cache_check(l->kernels, id, NULL, meta);
   if (!why) return KILN_OK;
-  return kiln__fail(ctx, KILN_CORRUPT, "the cached kernel %s is damaged: %s", id, why);
+  return kiln__context_fail(ctx, KILN_CORRUPT, "the cached kernel %s is damaged: %s", id, why);
 }
 
 kiln_status kiln_cache_why(kiln_context *ctx, const char *id_a, const char *id_b,

@@ -135,22 +135,24 @@ void kiln_context_destroy(kiln_context *ctx) {
 kiln_status kiln__context_enter(kiln_context *ctx) {
   if (!ctx) return KILN_INVALID_ARGUMENT;
   if (ctx->pid == getpid()) return KILN_OK;
-  return kiln__fail(ctx, KILN_FORKED,
-                    "the context was created before a fork: create one in the child process");
+  return kiln__context_fail(
+      ctx, KILN_FORKED, "the context was created before a fork: create one in the child process");
 }
 
 kiln_status kiln__context_need_device(kiln_context *ctx) {
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK || ctx->ops) return status;
-  return kiln__fail(ctx, KILN_NO_DEVICE,
-                    "the context has no device: create it with a CUDA ordinal or KILN_DEVICE_EMU");
+  return kiln__context_fail(
+      ctx, KILN_NO_DEVICE,
+      "the context has no device: create it with a CUDA ordinal or KILN_DEVICE_EMU");
 }
 
 kiln_status kiln_context_device(kiln_context *ctx, kiln_device_info *info) {
   kiln_status status = kiln__context_need_device(ctx);
   if (status != KILN_OK) return status;
   if (!info || info->size != sizeof *info)
-    return kiln__fail(ctx, KILN_INVALID_ARGUMENT, "info.size must be sizeof(kiln_device_info)");
+    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                              "info.size must be sizeof(kiln_device_info)");
   *info = ctx->info;
   return KILN_OK;
 }

@@ -53,12 +53,13 @@ struct kiln_context {
   struct kiln__plan_row *plans;
 };
 
-/* error.c. kiln__fail keeps the sentence for kiln_last_error and returns the status. */
+/* error.c. kiln__context_fail keeps the sentence for kiln_last_error and returns the status. */
 int kiln__error_open(kiln_context *ctx); /* 0, or -1 when no thread key is left */
 void kiln__error_close(kiln_context *ctx);
-kiln_status kiln__fail(kiln_context *ctx, kiln_status status, const char *format, ...)
+kiln_status kiln__context_fail(kiln_context *ctx, kiln_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-kiln_status kiln__fail_text(kiln_context *ctx, kiln_status status, const kiln__text *sentence);
+kiln_status kiln__context_fail_text(kiln_context *ctx, kiln_status status,
+                                    const kiln__text *sentence);
 /* Gives a malloc'd JSON text to the calling thread's slot, which frees it later. */
 kiln_status kiln__give_json(kiln_context *ctx, char *text, const char **json);
 

@@ -63,7 +63,7 @@ static kiln__thread_slot *get_slot(kiln_context *ctx) {
   return slot;
 }
 
-kiln_status kiln__fail(kiln_context *ctx, kiln_status status, const char *format, ...) {
+kiln_status kiln__context_fail(kiln_context *ctx, kiln_status status, const char *format, ...) {
   kiln__thread_slot *slot = get_slot(ctx);
   if (!slot) return status;
   va_list arguments;
@@ -74,9 +74,10 @@ kiln_status kiln__fail(kiln_context *ctx, kiln_status status, const char *format
   return status;
 }
 
-kiln_status kiln__fail_text(kiln_context *ctx, kiln_status status, const kiln__text *sentence) {
+kiln_status kiln__context_fail_text(kiln_context *ctx, kiln_status status,
+                                    const kiln__text *sentence) {
   const char *text = kiln__text_get(sentence);
-  return kiln__fail(ctx, status, "%s", text[0] ? text : kiln_status_text(status));
+  return kiln__context_fail(ctx, status, "%s", text[0] ? text : kiln_status_text(status));
 }
 
 const char *kiln_last_error(const kiln_context *ctx) {
@@ -89,7 +90,7 @@ kiln_status kiln__give_json(kiln_context *ctx, char *text, const char **json) {
   kiln__thread_slot *slot = text ? get_slot(ctx) : NULL;
   if (!slot) {
     free(text);
-    return kiln__fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a report");
+    return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a report");
   }
   free(slot->json);
   slot->json = text;

@@ -42,7 +42,7 @@ static kiln_plan *keep(kiln_context *ctx, kiln__plan_row *row) {
 static kiln_status add(kiln_context *ctx, const kiln_attn_spec *key, const kiln_attn_args *args,
                        struct CUstream_st *stream, kiln_plan **plan) {
   kiln__plan_row *row = calloc(1, sizeof *row);
-  if (!row) return kiln__fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
+  if (!row) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
   row->key = *key;
   kiln_status status = kiln__plan_create(ctx, key, NULL, args, stream, &row->plan);
   if (status == KILN_OK)

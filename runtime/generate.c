@@ -20,21 +20,23 @@ static kiln_status call_begin(kiln_context *ctx, generator_call *call) {
   call->ops = ctx->services.generator;
   call->error[0] = '\0';
   if (!call->ops)
-    return kiln__fail(ctx, KILN_UNSUPPORTED,
-                      "this library holds no generator: link libkiln in place of libkiln_rt");
+    return kiln__context_fail(
+        ctx, KILN_UNSUPPORTED,
+        "this library holds no generator: link libkiln in place of libkiln_rt");
   pthread_mutex_lock(&ctx->generator_lock);
   if (ctx->generator) return KILN_OK;
   status = call->ops->create(ctx->template_dir, call->error, sizeof call->error, &ctx->generator);
   if (status == KILN_OK) return KILN_OK;
   pthread_mutex_unlock(&ctx->generator_lock);
-  return kiln__fail(ctx, status, "%s", call->error[0] ? call->error : kiln_status_text(status));
+  return kiln__context_fail(ctx, status, "%s",
+                            call->error[0] ? call->error : kiln_status_text(status));
 }
 
 static kiln_status call_end(generator_call *call, kiln_status status) {
   pthread_mutex_unlock(&call->ctx->generator_lock);
   if (status == KILN_OK) return KILN_OK;
-  return kiln__fail(call->ctx, status, "%s",
-                    call->error[0] ? call->error : kiln_status_text(status));
+  return kiln__context_fail(call->ctx, status, "%s",
+                            call->error[0] ? call->error : kiln_status_text(status));
 }
 
 void kiln__generate_close(kiln_context *ctx) {
@@ -86,14 +88,15 @@ kiln_status kiln__context_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln_
 kiln_status kiln__take_spec(kiln_context *ctx, const kiln_attn_spec *from_spec,
                             const kiln_tile *from_tile, kiln_attn_spec *spec, kiln_tile *tile) {
   if (!from_spec || kiln__copy_sized(spec, sizeof *spec, from_spec, sizeof *spec) != 0)
-    return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
-                      "spec.size is not sizeof(kiln_attn_spec): start from KILN_ATTN_SPEC_INIT");
+    return kiln__context_fail(
+        ctx, KILN_INVALID_ARGUMENT,
+        "spec.size is not sizeof(kiln_attn_spec): start from KILN_ATTN_SPEC_INIT");
   if (!memchr(spec->arch, '\0', sizeof spec->arch))
-    return kiln__fail(ctx, KILN_INVALID_ARGUMENT, "spec.arch is not terminated");
+    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT, "spec.arch is not terminated");
   *tile = (kiln_tile)KILN_TILE_INIT;
   if (from_tile && kiln__copy_sized(tile, sizeof *tile, from_tile, sizeof *tile) != 0)
-    return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
-                      "tile.size is not sizeof(kiln_tile): start from KILN_TILE_INIT");
+    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                              "tile.size is not sizeof(kiln_tile): start from KILN_TILE_INIT");
   return KILN_OK;
 }
 
@@ -117,10 +120,10 @@ kiln_status kiln_source_generate(kiln_context *ctx, const kiln_attn_spec *spec,
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;
   if (flags & ~KILN_GENERATE_PLAIN)
-    return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
-                      "flags is 0x%x: only KILN_GENERATE_PLAIN is legal", flags);
+    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                              "flags is 0x%x: only KILN_GENERATE_PLAIN is legal", flags);
   kiln_source *source = calloc(1, sizeof *source);
-  if (!source) return kiln__fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a source");
+  if (!source) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a source");
   source->for_emulator = ctx->device_id == KILN_DEVICE_EMU;
   status = kiln__take_spec(ctx, spec, tile, &source->spec, &source->tile);
   if (status == KILN_OK) status = kiln__context_resolve(ctx, &source->spec, &source->tile);

@@ -17,15 +17,16 @@ kiln_status kiln__check_arch(kiln_context *ctx, const char *arch) {
   snprintf(exact, sizeof exact, "sm_%d%d", (int)info->compute_major, (int)info->compute_minor);
   if (strcmp(arch, info->arch) == 0 || strcmp(arch, exact) == 0) return KILN_OK;
   if (!info->arch[0])
-    return kiln__fail(ctx, KILN_MISMATCH,
-                      "the kernel is for %s, and there are no kernels for this device (%s, compute "
-                      "capability %d.%d)",
-                      arch, info->name, (int)info->compute_major, (int)info->compute_minor);
-  return kiln__fail(ctx, KILN_MISMATCH,
-                    "the kernel is for %s and the device (%s) has compute capability %d.%d: make "
-                    "it for %s",
-                    arch, info->name, (int)info->compute_major, (int)info->compute_minor,
-                    info->arch);
+    return kiln__context_fail(
+        ctx, KILN_MISMATCH,
+        "the kernel is for %s, and there are no kernels for this device (%s, compute "
+        "capability %d.%d)",
+        arch, info->name, (int)info->compute_major, (int)info->compute_minor);
+  return kiln__context_fail(
+      ctx, KILN_MISMATCH,
+      "the kernel is for %s and the device (%s) has compute capability %d.%d: make "
+      "it for %s",
+      arch, info->name, (int)info->compute_major, (int)info->compute_minor, info->arch);
 }
 
 static kiln_status load(kiln_context *ctx, const kiln_binary *binary, kiln_kernel *kernel,
@@ -48,15 +49,16 @@ kiln_status kiln_kernel_load(kiln_context *ctx, const kiln_binary *binary, kiln_
   *out = NULL;
   kiln_status status = kiln__context_need_device(ctx);
   if (status != KILN_OK) return status;
-  if (!binary) return kiln__fail(ctx, KILN_INVALID_ARGUMENT, "binary is NULL");
+  if (!binary) return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT, "binary is NULL");
   if (binary->for_emulator != (ctx->device_id == KILN_DEVICE_EMU))
-    return kiln__fail(ctx, KILN_MISMATCH,
-                      "the kernel was compiled for another kind of device: compile it with this "
-                      "context");
+    return kiln__context_fail(
+        ctx, KILN_MISMATCH,
+        "the kernel was compiled for another kind of device: compile it with this "
+        "context");
   status = kiln__check_arch(ctx, binary->record.spec.arch);
   if (status != KILN_OK) return status;
   kiln_kernel *kernel = calloc(1, sizeof *kernel);
-  if (!kernel) return kiln__fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a kernel");
+  if (!kernel) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a kernel");
   kernel->ctx = ctx;
   kernel->record = binary->record;
   kernel->loaded.ops = ctx->ops;
@@ -70,13 +72,14 @@ kiln_status kiln_kernel_load(kiln_context *ctx, const kiln_binary *binary, kiln_
     return KILN_OK;
   }
   kiln_kernel_destroy(kernel);
-  return kiln__fail_text(ctx, status, &error);
+  return kiln__context_fail_text(ctx, status, &error);
 }
 
 kiln_status kiln__take_args(kiln_context *ctx, const kiln_attn_args *from, kiln_attn_args *args) {
   if (from && kiln__copy_sized(args, sizeof *args, from, sizeof *args) == 0) return KILN_OK;
-  return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
-                    "args.size is not sizeof(kiln_attn_args): start from KILN_ATTN_ARGS_INIT");
+  return kiln__context_fail(
+      ctx, KILN_INVALID_ARGUMENT,
+      "args.size is not sizeof(kiln_attn_args): start from KILN_ATTN_ARGS_INIT");
 }
 
 kiln_status kiln_kernel_workspace(const kiln_kernel *kernel, const kiln_attn_args *given,
@@ -91,7 +94,7 @@ kiln_status kiln_kernel_workspace(const kiln_kernel *kernel, const kiln_attn_arg
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
   status = kiln__launch_check(&kernel->record, &args, 1, &error);
   if (status == KILN_OK) status = kiln__launch_workspace(&kernel->record, &args, &error, bytes);
-  return status == KILN_OK ? status : kiln__fail_text(kernel->ctx, status, &error);
+  return status == KILN_OK ? status : kiln__context_fail_text(kernel->ctx, status, &error);
 }
 
 kiln_status kiln_kernel_launch(kiln_kernel *kernel, const kiln_attn_args *given,
@@ -105,7 +108,7 @@ kiln_status kiln_kernel_launch(kiln_kernel *kernel, const kiln_attn_args *given,
   if (status != KILN_OK) return status;
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
   status = kiln__launch_run(&kernel->loaded, &args, stream, &error);
-  return status == KILN_OK ? status : kiln__fail_text(kernel->ctx, status, &error);
+  return status == KILN_OK ? status : kiln__context_fail_text(kernel->ctx, status, &error);
 }
 
 void kiln_kernel_destroy(kiln_kernel *kernel) {

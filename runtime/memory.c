@@ -3,7 +3,7 @@
 
 /* What every function here does after its call of the device. */
 static kiln_status finish(kiln_context *ctx, kiln_status status, const kiln__text *error) {
-  return status == KILN_OK ? status : kiln__fail_text(ctx, status, error);
+  return status == KILN_OK ? status : kiln__context_fail_text(ctx, status, error);
 }
 
 kiln_status kiln_memory_alloc(kiln_context *ctx, size_t bytes, void **address) {
@@ -31,7 +31,7 @@ kiln_status kiln_memory_free(kiln_context *ctx, void *address) {
 static kiln_status check_copy(kiln_context *ctx, const void *to, const void *from, size_t bytes) {
   kiln_status status = kiln__context_need_device(ctx);
   if (status != KILN_OK || bytes == 0 || (to && from)) return status;
-  return kiln__fail(ctx, KILN_INVALID_ARGUMENT, "an address of a copy is NULL");
+  return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT, "an address of a copy is NULL");
 }
 
 kiln_status kiln_memory_upload(kiln_context *ctx, void *to, const void *from, size_t bytes) {

@@ -22,11 +22,12 @@ static kiln_status refuse_capture(kiln_context *ctx, struct CUstream_st *stream)
   int capturing = 0;
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
   kiln_status status = ctx->ops->is_capturing(ctx->device, stream, &capturing, &error);
-  if (status != KILN_OK) return kiln__fail_text(ctx, status, &error);
+  if (status != KILN_OK) return kiln__context_fail_text(ctx, status, &error);
   if (!capturing) return KILN_OK;
-  return kiln__fail(ctx, KILN_CAPTURE_ACTIVE,
-                    "a stream capture is active and this kernel is not loaded yet: create its plan "
-                    "before the capture begins");
+  return kiln__context_fail(
+      ctx, KILN_CAPTURE_ACTIVE,
+      "a stream capture is active and this kernel is not loaded yet: create its plan "
+      "before the capture begins");
 }
 
 /* The shape is looked at before anything is compiled. */
@@ -45,7 +46,7 @@ static kiln_status check_shape(kiln_context *ctx, const kiln_source *source,
                               &record);
   if (status == KILN_OK) status = kiln__launch_check(&record, &args, 1, &error);
   if (status == KILN_OK) status = kiln__launch_workspace(&record, &args, &error, workspace);
-  return status == KILN_OK ? status : kiln__fail_text(ctx, status, &error);
+  return status == KILN_OK ? status : kiln__context_fail_text(ctx, status, &error);
 }
 
 /* The ladder step and its reason. */
@@ -92,7 +93,7 @@ static kiln_status build(kiln_context *ctx, const kiln_source *source, const kil
     plan->record = strdup(binary->item.record);
     plan->why = explain(source, given);
     if (!plan->record || !plan->why)
-      status = kiln__fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
+      status = kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
   }
   kiln_binary_destroy(binary);
   return status;
@@ -102,7 +103,7 @@ static kiln_status create(kiln_context *ctx, const kiln_attn_spec *spec, const k
                           const kiln_attn_args *shape, kiln_plan **out) {
   kiln_source *source = NULL;
   kiln_plan *plan = calloc(1, sizeof *plan);
-  if (!plan) return kiln__fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
+  if (!plan) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
   plan->ctx = ctx;
   kiln_status status = kiln_source_generate(ctx, spec, tile, 0, &source);
   if (status == KILN_OK) status = kiln__check_arch(ctx, source->spec.arch);
@@ -177,17 +178,18 @@ kiln_status kiln_plan_time(kiln_plan *plan, const kiln_attn_args *args, int warm
   *time_us = 0;
   kiln_context *ctx = plan->ctx;
   if (warmup < 0 || count < 1)
-    return kiln__fail(ctx, KILN_INVALID_ARGUMENT,
-                      "warmup is %d and count %d: they must be at least 0 and 1", warmup, count);
+    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                              "warmup is %d and count %d: they must be at least 0 and 1", warmup,
+                              count);
   kiln_status status = run_many(plan, args, warmup);
   if (status != KILN_OK) return status;
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
   status = ctx->ops->timer_start(ctx->device, &error, &timer);
-  if (status != KILN_OK) return kiln__fail_text(ctx, status, &error);
+  if (status != KILN_OK) return kiln__context_fail_text(ctx, status, &error);
   kiln_status ran = run_many(plan, args, count);
   status = ctx->ops->timer_stop(ctx->device, timer, &error, &total);
   if (ran != KILN_OK) return ran;
-  if (status != KILN_OK) return kiln__fail_text(ctx, status, &error);
+  if (status != KILN_OK) return kiln__context_fail_text(ctx, status, &error);
   *time_us = total / count;
   return KILN_OK;
 }

@@ -235,3 +235,31 @@ kiln_status kiln__record_complete(const char *json, const kiln__compiled *compil
   kiln__text_string(error, "no memory is left for a launch record");
   return KILN_OUT_OF_MEMORY;
 }
+
+static void read_entry_resources(const json_t *entry, kiln__compiled *out) {
+  const char *name = json_string_value(json_object_get(entry, "name"));
+  kiln__entry_resources *to = &out->entries[out->num_entries];
+  if (!name || strlen(name) >= sizeof to->name || out->num_entries == KILN__MAX_ENTRIES) return;
+  out->num_entries++;
+  strcpy(to->name, name);
+  to->registers = (int32_t)json_integer_value(json_object_get(entry, "registers"));
+  to->spill_bytes = (int32_t)json_integer_value(json_object_get(entry, "spill_bytes"));
+  to->static_bytes = json_integer_value(json_object_get(entry, "static_bytes"));
+}
+
+void kiln__record_resources(const char *json, kiln__compiled *out) {
+  json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
+  const json_t *row;
+  size_t index;
+  kiln__text notes;
+  memset(out, 0, sizeof *out);
+  json_array_foreach(json_object_get(root, "entries"), index, row) read_entry_resources(row, out);
+  kiln__text_init(&notes, RECORD_LIMIT);
+  json_array_foreach(json_object_get(root, "notes"), index, row) {
+    const char *note = json_string_value(row);
+    if (note) kiln__text_printf(&notes, "%s%s", notes.length ? "\n" : "", note);
+  }
+  if (notes.length) out->notes = kiln__text_take(&notes);
+  kiln__text_free(&notes);
+  json_decref(root);
+}

@@ -76,5 +76,8 @@ kiln_status kiln__record_parse(const char *json, size_t length, kiln__text *erro
  * malloc'd. */
 kiln_status kiln__record_complete(const char *json, const kiln__compiled *compiled,
                                   kiln__text *error, char **completed);
+/* Reads back what kiln__record_complete wrote: entries, num_entries and notes of `out`, nothing
+ * else of it. */
+void kiln__record_resources(const char *json, kiln__compiled *out);
 
 #endif
