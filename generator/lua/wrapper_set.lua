@@ -2,11 +2,10 @@
 -- The order is that of the list, but a wrapper follows those it needs. Called by render.lua.
 local wrapper_set = {}
 
--- Identifiers of C text, those in comments, strings and preprocessor lines left out.
+-- Identifiers of C text, those in comments and strings left out.
 function wrapper_set.identifiers(text)
   local found = {}
   text = text:gsub('"[^"\n]*"', " "):gsub("/%*.-%*/", " "):gsub("//[^\n]*", "")
-  text = ("\n" .. text):gsub("\n#[^\n]*", "\n")
   for name in text:gmatch("%f[%w_][%a_][%w_]*") do found[name] = true end
   return found
 end

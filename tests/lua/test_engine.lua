@@ -137,6 +137,16 @@ function tests.errors_inside_an_include_name_the_included_file()
   check.raises("templates/y.tmpl.cu:2: unknown name 'z'", e.render, "x.tmpl.cu", {})
 end
 
+function tests.sixteen_templates_may_nest()
+  local files = { ["x17.tmpl.cu"] = "end\n" }
+  for i = 1, 16 do
+    files[("x%d.tmpl.cu"):format(i)] = ('//@ include("x%d.tmpl.cu")\n'):format(i + 1)
+  end
+  check.equal(new(files).render("x2.tmpl.cu", {}, true), "end\n")
+  check.raises("templates/x16.tmpl.cu:1: include of 'x17.tmpl.cu' is nested deeper than 16",
+               new(files).render, "x1.tmpl.cu", {}, true)
+end
+
 function tests.includes_are_checked()
   raises("2: there is no template 'no.tmpl.cu'", { "", '//@ include("no.tmpl.cu")' })
   raises("1: include of 'x.tmpl.cu' is nested deeper than 16", { '//@ include("x.tmpl.cu")' })

@@ -119,7 +119,8 @@ end)
 
 tests.standard_is_a_family_of_every_arch = with_tiny(function(render)
   for _, arch in ipairs({ "sm_80", "sm_90", "sm_90a", "sm_120" }) do
-    local _, _, record = render.render(spec_of({ arch = arch, algorithm = "standard" }), tile_of(), {})
+    local spec = spec_of({ arch = arch, algorithm = "standard" })
+    local _, _, record = render.render(spec, tile_of(), {})
     check.holds(record, '"family":"standard"')
   end
 end)
@@ -230,7 +231,8 @@ function tests.wrappers_follow_those_they_need()
 end
 
 function tests.comments_strings_and_near_names_ask_for_nothing()
-  check.equal(selected('// alpha()\n/* beta\n alpha */ f("never");\n#line 3 "alpha"\n'), "")
+  check.equal(selected('// alpha()\n/* beta\n alpha */ f("never");\n#line 3 "alpha"\n'),
+              "")
   check.equal(selected("alphabet(); gamma_x(); gamma_x0(); x.y_alpha; 1alpha"), "")
   check.equal(selected('f("/*"); beta(1); g("*/");'), "beta")
 end

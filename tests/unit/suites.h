@@ -1,4 +1,5 @@
-/* The list of unit-test suites: one row here and one file test_NAME.c with suite_NAME() make a new one.
+/* The list of unit-test suites: one row here and one file test_NAME.c with suite_NAME() make a new
+ * one.
  *
  * Called by main.c, which runs every row in order. */
 #ifndef KILN_TESTS_SUITES_H

@@ -1,5 +1,5 @@
-/* The generator through its C functions: limits of the sandbox, exact error lines, refusals, failing
- * allocations, and texts that depend on nothing but spec and tile. Faulty templates and a family
+/* The generator through its C functions: limits of the sandbox, exact error lines, refusals,
+ * failing allocations, and texts that depend on nothing but spec and tile. Faulty templates and a family
  * for them are in tests/data/family. */
 #include "fixture.h"
 #include "suites.h"
@@ -54,13 +54,13 @@ static const struct {
   int head_dim;
   const char *sentence;
 } faults[] = {
-    {8, "templates/fault/loop.tmpl.cu:1: stopped after 50 million instructions: "
+    {8, "templates/fault/loop.tmpl.cu:2: stopped after 50 million instructions: "
         "is there an endless loop?"},
     {16, "stopped: a template or its Lua code needs more than 64 MiB"},
     {24, "templates/fault/unknown_name.tmpl.cu:2: unknown name 'missing'"},
     {32, "lua/ampere.lua:28: attempt to index a nil value (field 'missing') "
          "(called at templates/fault/helper.tmpl.cu:3)"},
-    {40, "templates/fault/hidden_loop.tmpl.cu:2: stopped after 50 million instructions: "
+    {40, "templates/fault/hidden_loop.tmpl.cu:3: stopped after 50 million instructions: "
          "is there an endless loop?"},
     {48, "templates/fault/finalizer.tmpl.cu:2: a metatable may not have __gc here"},
     {72, "templates/fault/written_global.tmpl.cu:2: 'total' is not declared: write 'local total'"},
@@ -211,7 +211,8 @@ START_TEST(resolve_fills_or_leaves_all_untouched) {
                    KILN_INVALID_ARGUMENT);
   ck_assert_str_eq(error, "dtype 7 is unknown; legal are fp16 and bf16");
   ck_assert_mem_eq(&spec, &before, sizeof spec);
-  memset(spec.arch, 'x', sizeof spec.arch); /* not terminated */
+  memset(spec.arch, 'x', sizeof spec.arch); /* not terminated, and what follows is not 0 */
+  spec.pass = KILN_PASS_BACKWARD;
   spec.dtype = KILN_DTYPE_BF16;
   ck_assert_int_eq(kiln__generator_resolve(g, &spec, &tile, error, sizeof error),
                    KILN_INVALID_ARGUMENT);

@@ -41,7 +41,8 @@ function family.record(spec, tile)
       name = "kiln_forward", threads = 32 * tile.num_warps, shared_bytes = 4096,
       grid = { { "seqlen_q", tile.block_m }, { "batch", 1 } }, params = { "args" },
     } },
-    smem = { { name = "q", offset = 0, bytes = 3072 }, { name = "k", offset = 3072, bytes = 1024 } },
+    smem = { { name = "q", offset = 0, bytes = 3072 },
+             { name = "k", offset = 3072, bytes = 1024 } },
   }
 end
 

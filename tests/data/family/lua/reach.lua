@@ -8,8 +8,12 @@ for _, name in ipairs({ "random", "randomseed" }) do
   if math[name] then found[#found + 1] = name end
 end
 if string.dump then found[#found + 1] = "dump" end
-for _, module in ipairs({ "../../../escape", "/etc/passwd", "io", "reach.lua/../x", ".hidden", "" }) do
+local outside = { "../outside", "../../../escape", "/etc/passwd", "io", "reach.lua/../x", ".hidden", "" }
+for _, module in ipairs(outside) do
   if pcall(require, module) then found[#found + 1] = module end
 end
-if require("host").load("\27Lua", "=x", {}) then found[#found + 1] = "bytecode" end
+local _, message = require("host").load("\27Lua", "=x", {})
+if not message:find("attempt to load a binary chunk", 1, true) then
+  found[#found + 1] = "bytecode"
+end
 return table.concat(found, " ")

@@ -1,2 +1,2 @@
-//@ local t = reach
+// A fault of tests: asks for a finalizer.
 int f = ${finalizer()};

@@ -1,3 +1,3 @@
-
+// A fault of tests: a function of the family fails.
 
 int x = ${helper({})};

@@ -1,3 +1,4 @@
+// A fault of tests: hides from the limit.
 //@ while true do
 //@   attempt(function() while true do end end)
 //@ end

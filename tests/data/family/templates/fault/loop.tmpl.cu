@@ -1,1 +1,2 @@
+// A fault of tests: never ends.
 //@ while true do end

@@ -1,1 +1,2 @@
+// What Lua code of a template can reach:
 // [${reach()}]

@@ -1,2 +1,2 @@
-int y;
+// A fault of tests: a name that no value has.
 int x = ${missing};

@@ -1,2 +1,2 @@
-a
+// A fault of tests: writes a global.
 //@ total = 1

@@ -1,0 +1,2 @@
+-- Lies outside lua/, where no module may be found.
+return "outside"
