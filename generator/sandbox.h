@@ -10,7 +10,7 @@
 #include "generator/generator.h"
 
 #define KILN__SANDBOX_MEMORY       ((size_t)64 << 20) /* bytes of one state                      */
-#define KILN__SANDBOX_INSTRUCTIONS 50000000           /* of one call; a render takes about 1 %   */
+#define KILN__SANDBOX_INSTRUCTIONS 10000000           /* of one call; a render takes about 100000 */
 #define KILN__SANDBOX_FILE         ((size_t)1 << 20) /* bytes of a file of the template directory */
 
 typedef struct kiln__sandbox {

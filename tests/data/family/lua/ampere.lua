@@ -1,7 +1,8 @@
 -- A family for tests of the generator: a kernel that computes nothing. Small head_dims choose a
 -- fault: the template of that name under templates/fault/ is included.
 local faults = { [8] = "loop", [16] = "memory", [24] = "unknown_name", [32] = "helper",
-                 [40] = "hidden_loop", [48] = "finalizer", [56] = "reach", [72] = "written_global" }
+                 [40] = "hidden_loop", [48] = "finalizer", [56] = "reach", [72] = "written_global",
+                 [80] = "pairs" }
 
 local family = { name = "ampere", template = "tiny.tmpl.cu" }
 
