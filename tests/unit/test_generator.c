@@ -1,6 +1,6 @@
 /* The generator through its C functions: limits of the sandbox, exact error lines, refusals,
- * failing allocations, and texts that depend on nothing but spec and tile. Faulty templates and a family
- * for them are in tests/data/family. */
+ * failing allocations, and texts that depend on nothing but spec and tile. Faulty templates and a
+ * family for them are in tests/data/family. */
 #include "fixture.h"
 #include "suites.h"
 

@@ -8,7 +8,8 @@ for _, name in ipairs({ "random", "randomseed" }) do
   if math[name] then found[#found + 1] = name end
 end
 if string.dump then found[#found + 1] = "dump" end
-local outside = { "../outside", "../../../escape", "/etc/passwd", "io", "reach.lua/../x", ".hidden", "" }
+local outside = { "../outside", "../../../escape",
+                  "/etc/passwd", "io", "reach.lua/../x", ".hidden", "" }
 for _, module in ipairs(outside) do
   if pcall(require, module) then found[#found + 1] = module end
 end
