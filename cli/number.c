@@ -54,8 +54,8 @@ static uint32_t encode_magnitude(uint64_t bits, const number_format *format) {
     return format->has_infinity ? infinity | quiet | payload : all_ones;
   }
   if (field == 0x7ff) return overflow;
-  if (field == 0) return 0; /* zero, or a double below every narrow subnormal */
 
+  /* Field 0 needs no case of its own: such doubles lie so far below that the shift leaves 0. */
   int exponent = field - 1023;
   int least_exponent = 2 - (1 << (format->exponent_bits - 1));
   int below = exponent < least_exponent ? least_exponent - exponent : 0;

@@ -1,8 +1,8 @@
 /* Attention by its definition, in fp64 on the host, and how far a result may be from it.
  *
  * Invariant: no code, table or constant is shared with the kernels, so that an error of theirs
- * cannot hide here. A key that a row does not see is never read, whatever it holds; NaN and infinity
- * that a row does see reach it by plain arithmetic.
+ * cannot hide here. A key that a row does not see is never read, whatever it holds; NaN and
+ * infinity that a row does see reach it by plain arithmetic.
  *
  * Called by run --check and by verify. */
 #ifndef KILN_CLI_REFERENCE_H

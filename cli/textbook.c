@@ -1,4 +1,4 @@
-/* The running softmax of one row, one block of scores at a time; textbook.h states the invariant. */
+/* The running softmax of one row, a block of scores at a time; textbook.h states the invariant. */
 #include "textbook.h"
 
 #include <math.h>

@@ -45,6 +45,7 @@ static void refuse(fixture *f, const image *file, kiln_status status, const char
   ck_assert_msg(strstr(error.text, reason) != NULL, "'%s' lacks '%s'", error.text, reason);
   ck_assert_int_eq(strncmp(error.text, f->path, strlen(f->path)), 0);
   ck_assert_ptr_null(t.data);
+  ck_assert_int_eq(t.rank, 0);
 }
 
 START_TEST(three_dtypes_in_three_versions) {
@@ -156,6 +157,10 @@ static const struct {
     {"{'descr': '<f4' 'fortran_order': False, 'shape': (2,)}", KILN_CORRUPT, "not a dict"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x", KILN_CORRUPT, "not a dict"},
     {"{'a name that is far too long': 1}", KILN_CORRUPT, "not a dict"},
+    {"{'descr': '<f4', 'fortran': False, 'shape': (2,)}", KILN_CORRUPT, "not a dict"},
+    {"{'fortran_order':", KILN_CORRUPT, "not a dict"},
+    {"{'fortran_order': Fals", KILN_CORRUPT, "not a dict"},
+    {"{'descr': '<f", KILN_CORRUPT, "not a dict"},
     {"", KILN_CORRUPT, "not a dict"},
 };
 

@@ -1,8 +1,9 @@
-/* fp16, bf16 and e4m3: every code, every midpoint between two codes, and what lies past the ends. */
+/* fp16, bf16 and e4m3: every code, every midpoint between two codes, and what lies past the end. */
 #include "number.h"
 #include "suites.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The three formats seen alike, from their published definitions and not from number.c. */
 typedef struct format {
@@ -97,6 +98,8 @@ START_TEST(overflow_begins_at_half_a_step) {
   ck_assert_uint_eq(f->encode(nextafter(edge, 0)), f->largest);
   ck_assert_uint_eq(f->encode(edge), f->largest & 1 ? f->overflow : f->largest);
   ck_assert_uint_eq(f->encode(nextafter(edge, INFINITY)), f->overflow);
+  for (int i = 1; i < 2 << f->mantissa_bits; i++)
+    ck_assert_uint_eq(f->encode(f->largest_value + i * step), f->overflow);
   ck_assert_uint_eq(f->encode(-1e300), f->overflow | sign_bit(f));
   ck_assert_uint_eq(f->encode(INFINITY), f->overflow);
 }
@@ -108,6 +111,17 @@ START_TEST(tiny_doubles_become_signed_zero) {
   ck_assert_uint_eq(f->encode(-0x1p-1074), sign_bit(f));
   ck_assert_uint_eq(f->encode(0x1p-1022), 0);
   ck_assert_uint_eq(f->encode(-0.0), sign_bit(f));
+}
+END_TEST
+
+/* A NaN whose payload lies in the bits that are cut off must not come out as infinity. */
+START_TEST(nan_with_a_low_payload) {
+  const format *f = &formats[_i];
+  const uint64_t bits = UINT64_C(0xfff0000000000001);
+  double value;
+  memcpy(&value, &bits, sizeof value);
+  ck_assert(isnan(f->decode(f->encode(value))));
+  ck_assert_uint_eq(f->encode(value) & sign_bit(f), sign_bit(f));
 }
 END_TEST
 
@@ -131,6 +145,7 @@ Suite *suite_number(void) {
   tcase_add_loop_test(cases, midpoints_round_to_even, 0, NUM_FORMATS);
   tcase_add_loop_test(cases, overflow_begins_at_half_a_step, 0, NUM_FORMATS);
   tcase_add_loop_test(cases, tiny_doubles_become_signed_zero, 0, NUM_FORMATS);
+  tcase_add_loop_test(cases, nan_with_a_low_payload, 0, NUM_FORMATS);
   tcase_add_test(cases, known_values);
   suite_add_tcase(suite, cases);
   return suite;

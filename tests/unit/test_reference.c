@@ -231,10 +231,10 @@ START_TEST(zero_sizes) {
 END_TEST
 
 START_TEST(illegal_problems) {
-  static const int64_t sizes[][7] = {{1, 1, 1, 10, 4, 1, 1}, {1, 1, 1, 1, 0, 1, 1},
-                                     {-1, 1, 1, 1, 1, 1, 1}, {1, -1, 1, 1, 1, 1, 1},
-                                     {1, 1, -1, 1, 1, 1, 1}, {1, 1, 1, -1, 1, 1, 1},
-                                     {1, 1, 1, 1, 1, -1, 1}, {1, 1, 1, 1, 1, 1, -1}};
+  static const int64_t sizes[][7] = {
+      {1, 1, 1, 10, 4, 1, 1}, {1, 1, 1, 1, 0, 1, 1},  {-1, 1, 1, 1, 1, 1, 1},
+      {1, -1, 1, 1, 1, 1, 1}, {1, 1, -1, 1, 1, 1, 1}, {1, 1, 1, -1, 1, 1, 1},
+      {1, 1, 1, 1, 1, -1, 1}, {1, 1, 1, 1, 1, 1, -1}, {1, 1, 1, 4, -2, 1, 1}};
   bench *b = make_bench(sizes[_i]);
   ck_assert_int_eq(kiln__reference_forward(&b->p, b->o, b->lse), KILN_INVALID_ARGUMENT);
   free(b);
@@ -359,7 +359,7 @@ Suite *suite_reference(void) {
   tcase_add_test(cases, nan_and_infinity_reach_the_rows_that_see_them);
   tcase_add_test(cases, strides);
   tcase_add_loop_test(cases, zero_sizes, 0, 5);
-  tcase_add_loop_test(cases, illegal_problems, 0, 8);
+  tcase_add_loop_test(cases, illegal_problems, 0, 9);
   tcase_add_loop_test(cases, agrees_with_a_real_model, 0, 6);
   suite_add_tcase(suite, cases);
   cases = tcase_create("errors");

@@ -38,6 +38,7 @@ static void refuse(fixture *f, const image *file, const char *name, kiln_status 
   ck_assert_msg(strstr(error.text, reason) != NULL, "'%s' lacks '%s'", error.text, reason);
   ck_assert_int_eq(strncmp(error.text, f->path, strlen(f->path)), 0);
   ck_assert_ptr_null(t.data);
+  ck_assert_int_eq(t.rank, 0);
 }
 
 #define ENTRY(name, dtype, shape, offsets) \
@@ -109,7 +110,7 @@ START_TEST(many_names) {
   image file = make_image(header, 0);
   ck_assert_int_eq(load(&f, &file, "x", &t, &error), KILN_INVALID_ARGUMENT);
   ck_assert_ptr_nonnull(strstr(error.text, "it holds 14: a-tensor-with-a-long-name-"));
-  ck_assert_str_eq(error.text + strlen(error.text) - 5, ", ...");
+  ck_assert_ptr_eq(strstr(error.text, ", ..."), error.text + strlen(error.text) - 5);
   fixture_destroy(&f);
 }
 END_TEST

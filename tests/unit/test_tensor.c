@@ -98,6 +98,8 @@ START_TEST(colons) {
   memcpy(bytes + 8, header, sizeof header - 1);
   memcpy(bytes + sizeof bytes - 4, &value, 4);
   fixture_write(&f, "a:b", bytes, sizeof bytes);
+  fixture_write(&f, "a:b:x", "", 0);
+  fixture_write(&f, "c", "", 0);
   ck_assert_int_eq(kiln__tensor_load(fixture_path(&f, "a:b:x:y"), &t, &error), KILN_OK);
   ck_assert(*(float *)t.data == value);
   ck_assert_int_eq(t.rank, 0);
