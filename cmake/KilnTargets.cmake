@@ -29,6 +29,8 @@ function(kiln_add_library name)
 endfunction()
 
 kiln_add_library(kiln PARTS ${kiln_parts} LIBRARIES kiln::lua ${kiln_libraries})
+# Lua's archive is searched after Kiln's and needs lua_streams.c from there.
+target_link_options(kiln_static INTERFACE -Wl,--undefined=kiln__lua_stdin)
 get_target_property(kiln_empty_sources kiln_empty SOURCES)
 if(kiln_empty_sources MATCHES "\\.c")
   kiln_add_library(kiln_rt PARTS ${kiln_rt_parts} LIBRARIES ${kiln_libraries})
