@@ -1,0 +1,310 @@
+/* kiln explain: which kernel would run and why, what it takes of the chip, what it moves.
+ *
+ * Everything is computed from the launch record, the compiler's figures and the sizes; nothing is
+ * launched. Byte counts are those of the algorithm: what every byte that must move once costs, what
+ * this kernel asks of the L2 cache, and what standard attention would move instead. */
+#include "device.h"
+#include "out.h"
+#include "selection.h"
+#include "textbook.h"
+#include "verbs.h"
+
+#include <math.h>
+#include <string.h>
+
+static const kiln__flag flags[] = {
+    {"--json", NULL, "one object a kernel"},
+    {0},
+};
+
+enum { ELEMENT_BYTES = 2, LSE_BYTES = 4, SMEM_RESERVED = 1024, REGISTER_UNIT = 256, WARP = 32 };
+
+typedef struct session {
+  const kiln__args *args;
+  kiln_context *ctx;
+  int device;
+  kiln_attn_args shape;
+  const kiln__variant *variant; /* at hand */
+} session;
+
+/* ---- shape ---- */
+
+static kiln_status read_shape(const kiln__args *args, kiln_attn_args *shape) {
+  int64_t batch = 1, seqlen_q = 4096, num_heads = 16;
+  kiln_status status = kiln__args_integer(args, "--batch", 0, INT32_MAX, &batch);
+  if (status == KILN_OK) status = kiln__args_integer(args, "--seqlen-q", 0, INT32_MAX, &seqlen_q);
+  if (status == KILN_OK) status = kiln__args_integer(args, "--num-heads", 1, INT32_MAX, &num_heads);
+  int64_t seqlen_k = seqlen_q, num_heads_k = num_heads;
+  if (status == KILN_OK) status = kiln__args_integer(args, "--seqlen-k", 0, INT32_MAX, &seqlen_k);
+  if (status == KILN_OK)
+    status = kiln__args_integer(args, "--num-heads-k", 1, INT32_MAX, &num_heads_k);
+  if (status != KILN_OK) return status;
+  if (num_heads % num_heads_k != 0)
+    return kiln__fail(KILN_INVALID_ARGUMENT,
+                      "--num-heads %lld is not a whole multiple of --num-heads-k %lld",
+                      (long long)num_heads, (long long)num_heads_k);
+  *shape = (kiln_attn_args)KILN_ATTN_ARGS_INIT;
+  shape->batch = (int32_t)batch;
+  shape->seqlen_q = (int32_t)seqlen_q;
+  shape->seqlen_k = (int32_t)seqlen_k;
+  shape->num_heads = (int32_t)num_heads;
+  shape->num_heads_k = (int32_t)num_heads_k;
+  return KILN_OK;
+}
+
+static json_t *shape_json(const kiln_attn_args *shape) {
+  return json_pack("{s:i, s:i, s:i, s:i, s:i}", "batch", (int)shape->batch, "seqlen_q",
+                   (int)shape->seqlen_q, "seqlen_k", (int)shape->seqlen_k, "num_heads",
+                   (int)shape->num_heads, "num_heads_k", (int)shape->num_heads_k);
+}
+
+/* ---- occupancy ---- */
+
+static json_int_t member(const json_t *object, const char *name) {
+  return json_integer_value(json_object_get(object, name));
+}
+
+static json_int_t least(json_int_t a, json_int_t b) { return a < b ? a : b; }
+
+/* Blocks of one entry that are resident on an SM together, and what stops the next one. Registers
+ * are given to a warp in units of 256, shared memory to a block with 1 KiB of the system's own. */
+static json_t *occupancy_json(const json_t *arch, const json_t *entry) {
+  json_int_t warps = (member(entry, "threads") + WARP - 1) / WARP;
+  json_int_t registers = member(entry, "registers");
+  json_int_t shared = member(entry, "shared_bytes") + member(entry, "static_bytes") + SMEM_RESERVED;
+  if (!arch || warps < 1) return json_null();
+  json_int_t by_threads = member(arch, "warps_per_sm") / warps;
+  json_int_t by_shared = member(arch, "smem_per_sm") / shared;
+  json_int_t by_registers = by_threads;
+  if (registers > 0) {
+    json_int_t of_warp = (registers * WARP + REGISTER_UNIT - 1) / REGISTER_UNIT * REGISTER_UNIT;
+    by_registers = member(arch, "registers_per_sm") / of_warp / warps;
+  }
+  json_int_t blocks = least(by_threads, least(by_shared, by_registers));
+  const char *limit = blocks == by_shared      ? "shared memory"
+                      : blocks == by_registers ? "registers"
+                                               : "threads";
+  return json_pack("{s:I, s:I, s:I, s:I, s:I, s:s}", "blocks_per_sm", blocks, "warps_per_sm",
+                   blocks * warps, "by_threads", by_threads, "by_registers", by_registers,
+                   "by_shared", by_shared, "limit", limit);
+}
+
+static json_t *entries_json(const session *s, const json_t *record) {
+  const json_t *entries = json_object_get(record, "entries");
+  const json_t *arch = kiln__schema_arch(s->args->schema, s->variant->spec.arch);
+  json_t *list = json_array();
+  for (size_t i = 0; i < json_array_size(entries); i++) {
+    const json_t *entry = json_array_get(entries, i);
+    json_t *row = json_object();
+    static const char *const names[] = {"name",      "threads",     "cluster",
+                                        "registers", "spill_bytes", "shared_bytes"};
+    for (int n = 0; n < 6; n++) {
+      json_t *value = json_object_get(entry, names[n]);
+      if (value) json_object_set(row, names[n], value);
+    }
+    json_t *occupancy = occupancy_json(arch, entry);
+    json_object_update(row, occupancy);
+    json_decref(occupancy);
+    json_array_append_new(list, row);
+  }
+  return list;
+}
+
+/* ---- bytes ---- */
+
+typedef struct traffic {
+  double compulsory; /* q, k, v once; o and lse once                             */
+  double streamed;   /* what this tile asks of L2: k and v again for every block of queries */
+  double table;      /* the scores of all heads, 2 bytes each                    */
+  double standard;   /* compulsory, and the table four times                     */
+} traffic;
+
+/* Keys that the rows first .. first+block_m see, summed over all blocks of rows. */
+static double count_keys(const kiln_attn_args *shape, const kiln__variant *variant) {
+  double keys = 0;
+  int64_t block_m = variant->tile.block_m > 0 ? variant->tile.block_m : 1;
+  for (int64_t first = 0; first < shape->seqlen_q; first += block_m) {
+    int64_t end = first + block_m < shape->seqlen_q ? first + block_m : shape->seqlen_q;
+    int64_t seen = variant->spec.mask == KILN_MASK_CAUSAL ? end + shape->seqlen_k - shape->seqlen_q
+                                                          : shape->seqlen_k;
+    keys += seen < 0 ? 0 : (double)seen;
+  }
+  return keys;
+}
+
+static traffic count_traffic(const kiln_attn_args *shape, const kiln__variant *variant) {
+  const kiln_attn_spec *spec = &variant->spec;
+  double rows_q = (double)shape->batch * shape->seqlen_q * shape->num_heads;
+  double rows_k = (double)shape->batch * shape->seqlen_k * shape->num_heads_k;
+  double row_bytes = (double)ELEMENT_BYTES * (spec->head_dim + spec->head_dim_v);
+  double heads = (double)shape->batch * shape->num_heads;
+  traffic t;
+  t.table = heads * (double)kiln__score_table_bytes((uint64_t)shape->seqlen_q,
+                                                    (uint64_t)shape->seqlen_k, ELEMENT_BYTES);
+  t.compulsory = rows_q * (row_bytes + LSE_BYTES) + rows_k * row_bytes;
+  t.streamed = rows_q * (row_bytes + LSE_BYTES) + heads * count_keys(shape, variant) * row_bytes;
+  t.standard = t.compulsory + 4 * t.table;
+  return t;
+}
+
+static json_t *traffic_json(const session *s) {
+  traffic t = count_traffic(&s->shape, s->variant);
+  uint64_t head = kiln__score_table_bytes((uint64_t)s->shape.seqlen_q, (uint64_t)s->shape.seqlen_k,
+                                          ELEMENT_BYTES);
+  return json_pack("{s:f, s:f, s:I, s:f, s:f}", "compulsory_bytes", t.compulsory, "streamed_bytes",
+                   t.streamed, "score_bytes_per_head", (json_int_t)head, "score_bytes", t.table,
+                   "standard_bytes", t.standard);
+}
+
+/* ---- the kernel ---- */
+
+/* Without a device there is no plan: the tile is the default of the arch, or as given. */
+static kiln_status add_plan(const session *s, json_t *object) {
+  kiln_plan *plan = NULL;
+  kiln_plan_info info = {.size = sizeof info};
+  kiln_attn_args shape = s->shape;
+  if (s->device == KILN_DEVICE_NONE) {
+    json_object_set_new(object, "why",
+                        json_sprintf("there is no device to ask; the tile is as given, or the "
+                                     "default of %s",
+                                     s->variant->spec.arch));
+    return KILN_OK;
+  }
+  kiln_attn_args_pack(&shape, &s->variant->spec);
+  kiln_status status =
+      kiln_plan_create(s->ctx, &s->variant->spec, &s->variant->tile, &shape, &plan);
+  if (status != KILN_OK) return kiln__fail_context(s->ctx, status);
+  kiln_plan_get_info(plan, &info);
+  json_object_set_new(object, "why", json_string(info.why));
+  json_object_set_new(object, "workspace_bytes", json_integer((json_int_t)info.workspace_bytes));
+  kiln_plan_destroy(plan);
+  return KILN_OK;
+}
+
+static kiln_status add_record(const session *s, const char *text, json_t *object) {
+  json_t *record = kiln__json_parse(text, "the launch record");
+  if (!record) return KILN_INTERNAL;
+  json_object_set(object, "family", json_object_get(record, "family"));
+  json_object_set_new(object, "entries", entries_json(s, record));
+  json_t *smem = json_object_get(record, "smem");
+  if (smem) json_object_set(object, "smem", smem);
+  json_t *notes = json_object_get(record, "notes");
+  if (notes) json_object_set(object, "notes", notes);
+  json_decref(record);
+  return KILN_OK;
+}
+
+/* With no compiler at hand the record still tells threads and shared memory. */
+static kiln_status add_kernel(const session *s, json_t *object) {
+  kiln_source *source = NULL;
+  kiln_binary *binary = NULL;
+  kiln_binary_info info = {.size = sizeof info};
+  kiln_status status =
+      kiln_source_generate(s->ctx, &s->variant->spec, &s->variant->tile, 0, &source);
+  if (status != KILN_OK) return kiln__fail_context(s->ctx, status);
+  json_object_set_new(object, "source_id", json_string(kiln_source_id(source)));
+  status = kiln_binary_compile(s->ctx, source, &binary);
+  if (status == KILN_OK) {
+    kiln_binary_get_info(binary, &info);
+    json_object_set_new(object, "kernel_id", json_string(info.kernel_id));
+    json_object_set_new(object, "registers", json_integer(info.registers));
+    json_object_set_new(object, "spill_bytes", json_integer(info.spill_bytes));
+    json_object_set_new(object, "shared_bytes", json_integer(info.shared_bytes));
+    status = add_record(s, info.record, object);
+  } else if (status == KILN_NO_COMPILER) {
+    kiln__note("registers are not known: %s", kiln_last_error(s->ctx));
+    status = add_record(s, kiln_source_record(source), object);
+  } else {
+    kiln__fail_context(s->ctx, status);
+  }
+  kiln_binary_destroy(binary);
+  kiln_source_destroy(source);
+  return status;
+}
+
+/* ---- for people ---- */
+
+static void print_size(const char *name, double bytes, const char *sentence) {
+  printf("  %-18s%12.4g MB  %s\n", name, bytes / 1e6, sentence);
+}
+
+static void print_traffic(const session *s) {
+  traffic t = count_traffic(&s->shape, s->variant);
+  printf("bytes (1 MB = 10^6 bytes):\n");
+  print_size("compulsory", t.compulsory, "q, k, v read once, o and lse written once");
+  print_size("streamed", t.streamed,
+             "with this block_m, k and v again for every block of queries, "
+             "mostly from L2");
+  print_size("scores", t.table, "the table of all heads, which this kernel never writes");
+  if (s->variant->spec.algorithm == KILN_ALGORITHM_STANDARD)
+    printf("  this is standard attention: it does write them\n");
+  print_size("standard attention", t.standard, "the same, and the table written and read twice");
+}
+
+/* The figures of the tutorial, computed as they are printed. */
+static void print_lesson(void) {
+  static const double rows[2][4] = {{1, 0.5, 2, 1.5}, {3, 0.2, 1, 2.5}};
+  kiln__running_softmax state = kiln__softmax_start();
+  printf(
+      "why the scores need no table:\n"
+      "  The softmax of a row runs along: m is the largest score so far, l the sum of exp(s - m).\n"
+      "  A larger m' rescales l, and the output, by exp(m - m').\n");
+  for (int r = 0; r < 2; r++) {
+    kiln__softmax_add(&state, rows[r], 4);
+    printf("  scores (%g, %g, %g, %g): m = %g, l = %.3f\n", rows[r][0], rows[r][1], rows[r][2],
+           rows[r][3], state.maximum, state.sum);
+  }
+  printf("  One head's table at 2 bytes: N = 4096 takes %.1f MB, N = 8192 takes %.0f MB.\n"
+         "  Traffic: N d + N^2 for the standard way, N^2 d^2 / M with M bytes on the chip.\n",
+         (double)kiln__score_table_bytes(4096, 4096, ELEMENT_BYTES) / 1e6,
+         (double)kiln__score_table_bytes(8192, 8192, ELEMENT_BYTES) / 1e6);
+}
+
+static void print_text(const session *s, const json_t *object) {
+  printf("%s\n", kiln__variant_describe(&s->variant->spec).text);
+  kiln__print_text(object);
+  print_traffic(s);
+}
+
+static kiln_status explain(const session *s) {
+  json_t *object = json_object();
+  bool json = kiln__args_has(s->args, "--json");
+  kiln__variant_json(object, &s->variant->spec, &s->variant->tile);
+  json_object_set_new(object, "shape", shape_json(&s->shape));
+  kiln_status status = add_plan(s, object);
+  if (status == KILN_OK) status = add_kernel(s, object);
+  if (status == KILN_OK && json) {
+    json_object_set_new(object, "bytes", traffic_json(s));
+    return kiln__print_json(object);
+  }
+  if (status == KILN_OK) print_text(s, object);
+  json_decref(object);
+  return status;
+}
+
+static kiln_status run(const kiln__args *args) {
+  session s = {.args = args};
+  kiln__selection selection;
+  kiln_status status = read_shape(args, &s.shape);
+  if (status == KILN_OK) status = kiln__device_open(args, KILN__DEVICE_TO_ASK, &s.device, &s.ctx);
+  if (status != KILN_OK) return status;
+  status = kiln__selection_create(s.ctx, s.device, args, KILN__OPEN_IS_DEFAULT, &selection);
+  for (int64_t i = 0; status == KILN_OK && i < selection.count; i++) {
+    s.variant = &selection.variants[i];
+    status = explain(&s);
+  }
+  if (status == KILN_OK && !kiln__args_has(args, "--json")) print_lesson();
+  kiln__selection_destroy(&selection);
+  kiln_context_destroy(s.ctx);
+  return status;
+}
+
+const kiln__verb kiln__verb_explain = {
+    .name = "explain",
+    .usage =
+        "SELECTION [--batch N] [--seqlen-q N] [--seqlen-k N] [--num-heads N] [--num-heads-k N]",
+    .sentence = "Says which kernel would run, why, and what it moves.",
+    .flags = flags,
+    .groups = KILN__TAKES_SELECTION | KILN__TAKES_SHAPE | KILN__TAKES_TARGET,
+    .run = run,
+};

@@ -1,0 +1,62 @@
+/* Writing files by rename; file.h states the promise. */
+#include "file.h"
+
+#include "out.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int write_all(int fd, const char *bytes, size_t length) {
+  while (length > 0) {
+    ssize_t written = write(fd, bytes, length);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return -1;
+    bytes += written;
+    length -= (size_t)written;
+  }
+  return 0;
+}
+
+/* mkstemp's 0600 is opened to what the user's mask allows, as for any file that a program
+ * writes. */
+static void set_mode(int fd) {
+  mode_t mask = umask(0);
+  umask(mask);
+  fchmod(fd, 0666 & ~mask);
+}
+
+kiln_status kiln__file_write(const char *path, const void *bytes, size_t length) {
+  size_t size = strlen(path) + 16;
+  char *draft = malloc(size);
+  if (!draft) return kiln__fail(KILN_OUT_OF_MEMORY, "no memory is left");
+  snprintf(draft, size, "%s.XXXXXX", path);
+  int fd = mkstemp(draft);
+  if (fd < 0) goto fail_open;
+  set_mode(fd);
+  int failed = write_all(fd, bytes, length);
+  if (close(fd) != 0 || failed || rename(draft, path) != 0) goto fail_write;
+  free(draft);
+  return KILN_OK;
+
+fail_write:;
+  int cause = errno;
+  unlink(draft);
+  errno = cause;
+fail_open:
+  free(draft);
+  return kiln__fail(KILN_IO_FAILED, "%s cannot be written (%s); choose another place with -o", path,
+                    strerror(errno));
+}
+
+kiln_status kiln__directory_make(const char *path) {
+  struct stat info;
+  if (mkdir(path, 0777) == 0 ||
+      (errno == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)))
+    return KILN_OK;
+  return kiln__fail(KILN_IO_FAILED, "directory %s cannot be made (%s); choose another with -o",
+                    path, strerror(errno));
+}

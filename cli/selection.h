@@ -1,0 +1,54 @@
+/* A selection: the kernels that the flags of the command line ask for.
+ *
+ * Invariant: every variant is resolved (its arch, head dims and tile are filled) and one that a
+ * kernel can be generated for. What was asked for by name is never left out in silence: a selection
+ * whose every field was given is refused where any of its variants is; a variant is only left out
+ * where some field was open and its legal values do not go together.
+ *
+ * Called by generate, compile, explain and verify. */
+#ifndef KILN_CLI_SELECTION_H
+#define KILN_CLI_SELECTION_H
+
+#include "args.h"
+
+typedef struct kiln__variant {
+  kiln_attn_spec spec;
+  kiln_tile tile;
+} kiln__variant;
+
+typedef struct kiln__selection {
+  kiln__variant *variants;
+  int64_t count, room;
+  int64_t left_out; /* combinations of open fields that no kernel serves; the first one's reason: */
+  kiln_status refused;
+  char reason[1024];
+} kiln__selection;
+
+/* What a field that was not given stands for. */
+typedef enum kiln__open_field {
+  KILN__OPEN_IS_DEFAULT, /* its default                                     */
+  KILN__OPEN_IS_ALL      /* every legal value; of arch, those the device runs */
+} kiln__open_field;
+
+/* device: what ctx was created for. Refusals are printed. */
+kiln_status kiln__selection_create(kiln_context *ctx, int device, const kiln__args *args,
+                                   kiln__open_field open, kiln__selection *selection);
+void kiln__selection_destroy(kiln__selection *selection);
+
+/* The words of the contract: "fp16", "causal", "flash". */
+const char *kiln__dtype_name(kiln_dtype dtype);
+const char *kiln__mask_name(kiln_mask mask);
+const char *kiln__algorithm_name(kiln_algorithm algorithm);
+
+/* "sm_90a bf16 128 causal", with the head_dim_v where it differs and the algorithm where it is not
+ * flash. */
+typedef struct kiln__variant_text {
+  char text[96];
+} kiln__variant_text;
+
+kiln__variant_text kiln__variant_describe(const kiln_attn_spec *spec);
+
+/* Adds arch, dtype, head_dim, head_dim_v, mask, algorithm and tile to an object. */
+void kiln__variant_json(json_t *object, const kiln_attn_spec *spec, const kiln_tile *tile);
+
+#endif
