@@ -292,6 +292,7 @@ static void set_aside(kiln__cache *cache, int kernels, const char *id, const cha
 int kiln__cache_load(kiln__cache *cache, const char *id, kiln__cache_item *item) {
   struct stat before, after;
   memset(item, 0, sizeof *item);
+  if (cache->reason) kiln__cache_warn(cache, "%s", cache->reason);
   int kernels = cache->dir ? kiln__cache_kernels_fd(cache, 0) : -1;
   if (kernels < 0) return 0;
   int hit = 0;

@@ -150,7 +150,7 @@ static void check_whole(reader *r, const kiln__record *record) {
   for (int e = 0; e < record->num_entries; e++)
     for (int p = 0; p < record->entries[e].num_params; p++) {
       int param = record->entries[e].params[p];
-      if (param < KILN__NUM_TENSORS && !record->maps[param].present)
+      if (param >= 0 && param < KILN__NUM_TENSORS && !record->maps[param].present)
         complain(r, "params", "names a map that \"maps\" does not describe");
     }
   if (record->align & (record->align - 1)) complain(r, "align", "is no power of two");

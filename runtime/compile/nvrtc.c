@@ -154,6 +154,7 @@ static kiln_status collect(const nvrtc *n, nvrtc_program program, const char *lo
   kiln__text notes;
   kiln__text_init(&notes, 64 * 1024);
   if (log) kiln__nvrtc_log_parse(log, out, &notes);
+  if (notes.length) notes.data[--notes.length] = '\0'; /* the last line's end */
   if (notes.length) out->notes = kiln__text_take(&notes);
   kiln__text_free(&notes);
   out->image = get_output(n->image_size, n->image, program, &out->image_size);

@@ -14,7 +14,13 @@
   X(safetensors)            \
   X(reference)              \
   X(textbook)               \
-  X(generator)
+  X(generator)              \
+  X(status)                 \
+  X(nvrtc_log)              \
+  X(record)                 \
+  X(launch)                 \
+  X(plan)                   \
+  X(cache)
 
 #define X(name) Suite *suite_##name(void);
 KILN_TEST_SUITES(X)
