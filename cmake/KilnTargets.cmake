@@ -21,8 +21,8 @@ function(kiln_add_library name)
   target_link_libraries(${name}_shared PRIVATE ${arg_LIBRARIES})
   # The archives' own symbols stay inside: a program may bring another Lua or jansson of its own.
   # --wrap: see runtime/no_stdin.c
-  target_link_options(${name}_shared PRIVATE -Wl,--wrap=stdin -Wl,--exclude-libs,ALL -Wl,--gc-sections
-                      -Wl,--as-needed)
+  target_link_options(${name}_shared PRIVATE -Wl,--wrap=stdin -Wl,--exclude-libs,ALL
+                      -Wl,--gc-sections -Wl,--as-needed)
   if(NOT KILN_SANITIZE)
     target_link_options(${name}_shared PRIVATE -Wl,--no-undefined)
   endif()

@@ -2,6 +2,7 @@
  * runtime sees. */
 #include "runtime/cuda.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,7 +123,7 @@ static kiln__cu_result read_info(const kiln__driver *driver, int device, kiln_de
   info->compute_major = major;
   info->compute_minor = minor;
   info->memory_bytes = (int64_t)memory;
-  strcpy(info->arch, kiln__arch_best(major, minor));
+  snprintf(info->arch, sizeof info->arch, "%s", kiln__arch_best(major, minor));
   return 0;
 }
 

@@ -1,5 +1,6 @@
 /* Specs, tiles and sources: the public functions over the generator's table.
  * The generator is one Lua state: it is made at its first use and called under a lock. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +80,9 @@ kiln_status kiln__context_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln_
   generator_call call;
   kiln_status status = call_begin(ctx, &call);
   if (status != KILN_OK) return status;
-  if (!spec->arch[0]) strcpy(spec->arch, ctx->info.arch[0] ? ctx->info.arch : ARCH_WITHOUT_DEVICE);
+  if (!spec->arch[0])
+    snprintf(spec->arch, sizeof spec->arch, "%s",
+             ctx->info.arch[0] ? ctx->info.arch : ARCH_WITHOUT_DEVICE);
   status = call.ops->resolve(ctx->generator, spec, tile, call.error, sizeof call.error);
   return call_end(&call, status);
 }
@@ -101,8 +104,8 @@ kiln_status kiln__take_spec(kiln_context *ctx, const kiln_attn_spec *from_spec,
 }
 
 kiln_status kiln_attn_spec_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln_tile *tile) {
-  kiln_attn_spec new_spec;
-  kiln_tile new_tile;
+  kiln_attn_spec new_spec = KILN_ATTN_SPEC_INIT;
+  kiln_tile new_tile = KILN_TILE_INIT;
   kiln_status status = kiln__context_enter(ctx);
   if (status == KILN_OK) status = kiln__take_spec(ctx, spec, tile, &new_spec, &new_tile);
   if (status == KILN_OK) status = kiln__context_resolve(ctx, &new_spec, tile ? &new_tile : NULL);

@@ -88,8 +88,8 @@ static kiln_status build(kiln_context *ctx, const kiln_source *source, const kil
     plan->spec = source->spec;
     plan->tile = source->tile;
     plan->from_cache = binary->from_cache;
-    strcpy(plan->kernel_id, binary->kernel_id);
-    strcpy(plan->source_id, source->generated.source_id);
+    memcpy(plan->kernel_id, binary->kernel_id, sizeof plan->kernel_id);
+    memcpy(plan->source_id, source->generated.source_id, sizeof plan->source_id);
     plan->record = strdup(binary->item.record);
     plan->why = explain(source, given);
     if (!plan->record || !plan->why)

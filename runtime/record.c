@@ -32,7 +32,7 @@ static int64_t get_int(reader *r, const json_t *object, const char *key, int64_t
 static void get_string(reader *r, const json_t *object, const char *key, char *out, size_t size) {
   const char *value = json_string_value(json_object_get(object, key));
   if (value && value[0] && strlen(value) < size)
-    strcpy(out, value);
+    memcpy(out, value, strlen(value) + 1);
   else
     complain(r, key, "is missing or no short text");
 }
@@ -241,7 +241,7 @@ static void read_entry_resources(const json_t *entry, kiln__compiled *out) {
   kiln__entry_resources *to = &out->entries[out->num_entries];
   if (!name || strlen(name) >= sizeof to->name || out->num_entries == KILN__MAX_ENTRIES) return;
   out->num_entries++;
-  strcpy(to->name, name);
+  memcpy(to->name, name, strlen(name) + 1);
   to->registers = (int32_t)json_integer_value(json_object_get(entry, "registers"));
   to->spill_bytes = (int32_t)json_integer_value(json_object_get(entry, "spill_bytes"));
   to->static_bytes = json_integer_value(json_object_get(entry, "static_bytes"));

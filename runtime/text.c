@@ -58,16 +58,17 @@ void kiln__text_string(kiln__text *text, const char *string) {
 }
 
 void kiln__text_vprintf(kiln__text *text, const char *format, va_list arguments) {
-  va_list again;
-  va_copy(again, arguments);
-  int length = vsnprintf(NULL, 0, format, arguments);
+  va_list measured;
+  va_copy(measured, arguments);
+  /* clang-tidy 14 loses a va_list that was handed down through a call. */
+  int length = vsnprintf(NULL, 0, format, measured); /* NOLINT(clang-analyzer-valist.*) */
+  va_end(measured);
   size_t fits = length > 0 ? reserve(text, (size_t)length) : 0;
   if (length < 0 || fits < (size_t)length) text->truncated = 1;
   if (text->data && length > 0) {
-    vsnprintf(text->data + text->length, fits + 1, format, again);
+    vsnprintf(text->data + text->length, fits + 1, format, arguments);
     text->length += fits;
   }
-  va_end(again);
 }
 
 void kiln__text_printf(kiln__text *text, const char *format, ...) {

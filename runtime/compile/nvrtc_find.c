@@ -21,7 +21,8 @@ static int find_library(const char *directory, char file[PATH_MAX]) {
   if (!stream) return 0;
   for (struct dirent *row = readdir(stream); row; row = readdir(stream)) {
     if (strncmp(row->d_name, "libnvrtc.so", strlen("libnvrtc.so")) != 0) continue;
-    if (!best[0] || strverscmp(row->d_name, best) > 0) strcpy(best, row->d_name);
+    if (!best[0] || strverscmp(row->d_name, best) > 0)
+      snprintf(best, sizeof best, "%s", row->d_name);
   }
   closedir(stream);
   return best[0] && snprintf(file, PATH_MAX, "%s/%s", directory, best) < PATH_MAX;
