@@ -1,4 +1,5 @@
-/* Parameter layout forward.1: strides in elements, lse in natural logarithm (batch, num_heads, seqlen_q). */
+/* Parameter layout forward.1: strides in elements; lse in natural logarithm, (batch, num_heads,
+ * seqlen_q). */
 typedef struct {
   i64 batch, row, head;
 } Stride;

@@ -1,13 +1,14 @@
-/* Online softmax over scores in mma fragments. A thread holds rows g and g + 8 of a 16-row tile (g = lane / 4) and columns
- * 8 j + 2 (lane & 3) + {0, 1}; four neighbouring lanes share a row.
+/* Online softmax over scores in mma fragments. A thread holds rows g and g + 8 of a 16-row tile
+ * (g = lane / 4) and columns 8 j + 2 (lane & 3) + {0, 1}; four neighbouring lanes share a row.
  *
- * m is the running maximum of the raw scores and l this thread's part of the sum of p. p = 2^((s - m) c - shift), with
- * c = scale log2(e), so p is 2^-shift at the maximum exactly.
+ * m is the running maximum of the raw scores and l this thread's part of the sum of p.
+ * p = 2^((s - m) c - shift), with c = scale log2(e), so p is 2^-shift at the maximum exactly.
 //@ if wide_exponent then
- * shift = ceil(log2(seqlen_k)) keeps sum(p) <= 1: sums of p v cannot overflow, whatever finite v holds. bf16 has the
- * exponent range of fp32, so small p lose nothing.
+ * shift = ceil(log2(seqlen_k)) keeps sum(p) <= 1: sums of p v cannot overflow, whatever finite v
+ * holds. bf16 has the exponent range of fp32, so small p lose nothing.
 //@ else
- * fp16 has five exponent bits, so p keeps its full range up to 1; |v| <= 65504 leaves the fp32 sums of p v far from overflow.
+ * fp16 has five exponent bits, so p keeps its full range up to 1; |v| <= 65504 leaves the fp32 sums
+ * of p v far from overflow.
 //@ end
  */
 typedef struct {
@@ -39,14 +40,15 @@ DEV void mask_scores(float *s, int limit0, int limit1) {
   }
 }
 
-/* Takes a block of scores into m and turns it into p; factor[r] is what earlier p and sums of p v must be multiplied by.
- * A row that is hidden everywhere so far keeps m = -inf and p = 0. */
+/* Takes a block of scores into m and turns it into p; factor[r] is what earlier p and sums of p v
+ * must be multiplied by. A row that is hidden everywhere so far keeps m = -inf and p = 0. */
 DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
   float top[2] = {s[0], s[2]}, ref[2];
 #pragma unroll
   for (int j = 0; j < ${block_n // 8}; j++) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) top[r] = fmaxf(top[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
+    for (int r = 0; r < 2; r++)
+      top[r] = fmaxf(top[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
   }
 #pragma unroll
   for (int r = 0; r < 2; r++) {
@@ -57,7 +59,8 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
     st->l[r] *= factor[r];
   }
   const float b0 = ref[0] * c, b1 = ref[1] * c;
-  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise subtract first. */
+  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise
+   * subtract first. */
   if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
 #pragma unroll
     for (int j = 0; j < ${block_n // 8}; j++) {
@@ -79,7 +82,8 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
   }
 }
 
-/* 1 / l by IEEE division, so that a power of two stays one: a row that sees one key returns v exactly. */
+/* 1 / l by IEEE division, so that a power of two stays one: a row that sees one key returns v
+ * exactly. */
 DEV float row_inverse(float l) { return l == 0.0f ? 0.0f : 1.0f / l; }
 DEV float row_lse(float m, float l, float scale, float shift) {
   return l == 0.0f ? NEG_INFINITY : m * scale + (lg2(l) + shift) * 0.693147181f;

@@ -1,15 +1,20 @@
 //@ include("common/args.tmpl.cu")
 
-/* FlashAttention forward for mma.sync: a block of ${threads} threads computes ${block_m} query rows of one head, a warp
- * ${rows_per_warp} of them. Keys and values pass through shared memory in blocks of ${block_n}, from the last visible one to
- * the first; scores, probabilities and the output stay in registers. */
+/* FlashAttention forward for mma.sync: a block of ${threads} threads computes ${block_m} query rows
+ * of one head, a warp ${rows_per_warp} of them. Keys and values pass through shared memory
+ * in blocks of ${block_n}, from the last visible one to the first; scores, probabilities and the
+ * output stay in registers. */
 //@ include("common/softmax.tmpl.cu")
 
 /* ---- global to shared memory ---- */
 //@ for _, t in ipairs(copies) do
 
-/* Starts the copy of rows first .. first + ${t.rows - 1} of ${t.name}. Rows at and past end${t.padded and ", and columns past " .. t.dim .. "," or ""} become 0: nothing is read
- * for them, whatever their address. */
+/* Starts the copy of rows first .. first + ${t.rows - 1} of ${t.name}. Rows at and past end become
+ * 0: nothing is read for them, whatever their address.
+//@ if t.padded then
+ * So do columns ${t.dim} to ${t.layout.cols - 1}.
+//@ end
+ */
 DEV void copy_${t.name}(u32 to, const char *from, i64 row_bytes, int first, int end) {
   const int row0 = thread_index() / ${t.wide}, chunk0 = thread_index() % ${t.wide};
   const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
@@ -27,7 +32,8 @@ DEV void copy_${t.name}(u32 to, const char *from, i64 row_bytes, int first, int 
       if (chunk >= ${t.layout.chunks}) break;
 //@ end
       const int bytes = inside${t.padded and " && chunk < " .. t.dim // 8 or ""} ? 16 : 0;
-      cp_async_16(line_to + (u32)(chunk ^ ${t.layout.swizzle_text("row")}) * 16, line + 16 * c, bytes);
+      const u32 at = line_to + (u32)(chunk ^ ${t.layout.swizzle_text("row")}) * 16;
+      cp_async_16(at, line + 16 * c, bytes);
     }
     line += ${t.step} * row_bytes;
   }
@@ -93,9 +99,12 @@ DEV void accumulate(float *o, const float *p, u32 v) {
 }
 
 /* ---- output ---- */
+//@ local swizzle = v_rows.swizzle_text("row")
 
-/* Normalises o, rounds it and lays it into shared memory; writes the log-sum-exp of the warp's rows. */
-DEV void finish_rows(const float *o, const RowState *st, u32 to, float *lse, int first, const ForwardArgs *a, float shift) {
+/* Normalises o, rounds it and lays it into shared memory; writes the log-sum-exp of the warp's
+ * rows. */
+DEV void finish_rows(const float *o, const RowState *st, u32 to, float *lse, int first,
+                     const ForwardArgs *a, float shift) {
   const int lane = thread_index() & 31, warp_row = thread_index() / 32 * ${rows_per_warp};
 #pragma unroll
   for (int t = 0; t < ${m_tiles}; t++) {
@@ -106,8 +115,8 @@ DEV void finish_rows(const float *o, const RowState *st, u32 to, float *lse, int
 #pragma unroll
       for (int j = 0; j < ${dv16 // 8}; j++) {
         const float *x = o + t * ${dv16 // 2} + 4 * j + 2 * r;
-        sts_u32(to + (u32)row * ${v_rows.pitch} + (u32)(j ^ ${v_rows.swizzle_text("row")}) * 16 + (lane & 3) * 4,
-                ${pack}(x[0] * inverse, x[1] * inverse));
+        const u32 at = to + (u32)row * ${v_rows.pitch} + (u32)(j ^ ${swizzle}) * 16;
+        sts_u32(at + (lane & 3) * 4, ${pack}(x[0] * inverse, x[1] * inverse));
       }
       if (lse && (lane & 3) == 0 && first + row < a->seqlen_q)
         stg_f32(lse + first + row, row_lse(st[t].m[r], l, a->softmax_scale, shift));
@@ -124,7 +133,8 @@ DEV void store_rows(u32 from, char *to, i64 row_bytes, int first, int end) {
     if (row >= ${block_m} || row >= end - first) break;
     for (int chunk = chunk0; chunk < ${dv // 8}; chunk += ${store.wide}) {
       u32 x[4];
-      lds_u32x4(x, from + (u32)row * ${v_rows.pitch} + (u32)(chunk ^ ${v_rows.swizzle_text("row")}) * 16);
+      const u32 at = from + (u32)row * ${v_rows.pitch} + (u32)(chunk ^ ${swizzle}) * 16;
+      lds_u32x4(x, at);
       stg_u32x4(to + (first + row) * row_bytes + 16 * chunk, x);
     }
   }
@@ -132,7 +142,12 @@ DEV void store_rows(u32 from, char *to, i64 row_bytes, int first, int end) {
 
 /* ---- the kernel ---- */
 
-/* Tiles: m block fastest${causal and " and descending, so that the longest rows start first" or ""}, then head, then batch. */
+//@ if causal then
+/* Tiles: m block fastest and descending, so that the longest rows start first; then head, then
+ * batch. */
+//@ else
+/* Tiles: m block fastest, then head, then batch. */
+//@ end
 typedef struct {
   i64 batch, head_index; /* head_index: batch * num_heads + head */
   int head, first;       /* first query row */
@@ -162,7 +177,8 @@ DEV void mask_block(float *s, int n, const ForwardArgs *a) {
   for (int t = 0; t < ${m_tiles}; t++) {
 //@ if causal then
     const i64 see0 = see + 16 * t, see1 = see0 + 8;
-    const int end0 = see0 < a->seqlen_k ? (int)see0 : a->seqlen_k, end1 = see1 < a->seqlen_k ? (int)see1 : a->seqlen_k;
+    const int end0 = see0 < a->seqlen_k ? (int)see0 : a->seqlen_k;
+    const int end1 = see1 < a->seqlen_k ? (int)see1 : a->seqlen_k;
     mask_scores(s + t * ${block_n // 2}, end0 - column, end1 - column);
 //@ else
     mask_scores(s + t * ${block_n // 2}, a->seqlen_k - column, a->seqlen_k - column);
@@ -175,8 +191,10 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
   const Place x = place_of(block_index(), &a);
   const int first = x.first;
   const char *q = (const char *)a.q + 2 * (x.batch * a.q_stride.batch + x.head * a.q_stride.head);
-  const char *k = (const char *)a.k + 2 * (x.batch * a.k_stride.batch + x.head / a.group * a.k_stride.head);
-  const char *v = (const char *)a.v + 2 * (x.batch * a.v_stride.batch + x.head / a.group * a.v_stride.head);
+  const char *k = (const char *)a.k +
+                  2 * (x.batch * a.k_stride.batch + x.head / a.group * a.k_stride.head);
+  const char *v = (const char *)a.v +
+                  2 * (x.batch * a.v_stride.batch + x.head / a.group * a.v_stride.head);
   const u32 smem = shared_base();
   const u32 at_q = smem + ${at.q}, at_k = smem + ${at.k}, at_v = smem + ${at.v};
   const u32 warp_q = at_q + (u32)(thread_index() / 32) * ${rows_per_warp * qk_rows.pitch};
@@ -186,7 +204,9 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
   const i64 diagonal = (i64)a.seqlen_k - a.seqlen_q; /* row i sees keys up to i + diagonal */
   const i64 last = first + ${block_m} < a.seqlen_q ? first + ${block_m} : a.seqlen_q;
   const int full = first + 1 + diagonal < a.seqlen_k ? (int)(first + 1 + diagonal) : a.seqlen_k;
-  const int end = last + diagonal < 0 ? 0 : last + diagonal < a.seqlen_k ? (int)(last + diagonal) : a.seqlen_k;
+  const int end = last + diagonal < 0            ? 0
+                  : last + diagonal < a.seqlen_k ? (int)(last + diagonal)
+                                                 : a.seqlen_k;
 //@ else
   const int full = a.seqlen_k, end = a.seqlen_k;
 //@ end
@@ -206,12 +226,14 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
   if (blocks > 0) copy_k(at_k, k, 2 * a.k_stride.row, (blocks - 1) * ${block_n}, a.seqlen_k);
   cp_async_commit();
 //@ else
-  /* A ring of ${num_stages} slots: block n - ${num_stages - 1} is on its way while block n is used. */
+  /* A ring of ${num_stages} slots: block n - ${num_stages - 1} is on its way while n is used. */
 #pragma unroll
   for (int i = 0; i < ${num_stages - 1}; i++) {
     if (blocks - 1 - i >= 0) {
-      copy_k(at_k + i * ${k_bytes}, k, 2 * a.k_stride.row, (blocks - 1 - i) * ${block_n}, a.seqlen_k);
-      copy_v(at_v + i * ${v_bytes}, v, 2 * a.v_stride.row, (blocks - 1 - i) * ${block_n}, a.seqlen_k);
+      copy_k(at_k + i * ${k_bytes}, k, 2 * a.k_stride.row, (blocks - 1 - i) * ${block_n},
+             a.seqlen_k);
+      copy_v(at_v + i * ${v_bytes}, v, 2 * a.v_stride.row, (blocks - 1 - i) * ${block_n},
+             a.seqlen_k);
     }
     cp_async_commit();
   }
@@ -231,8 +253,10 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
     sync_threads();
     const int free_slot = slot == 0 ? ${num_stages - 1} : slot - 1, next = n - ${num_stages - 1};
     if (next >= 0) {
-      copy_k(at_k + (u32)free_slot * ${k_bytes}, k, 2 * a.k_stride.row, next * ${block_n}, a.seqlen_k);
-      copy_v(at_v + (u32)free_slot * ${v_bytes}, v, 2 * a.v_stride.row, next * ${block_n}, a.seqlen_k);
+      copy_k(at_k + (u32)free_slot * ${k_bytes}, k, 2 * a.k_stride.row, next * ${block_n},
+             a.seqlen_k);
+      copy_v(at_v + (u32)free_slot * ${v_bytes}, v, 2 * a.v_stride.row, next * ${block_n},
+             a.seqlen_k);
     }
     cp_async_commit();
     scores(s, warp_q, at_k + (u32)slot * ${k_bytes});
@@ -258,10 +282,12 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
 //@ end
   }
 
-  /* o takes the place of q, k and v: everyone must have finished with them, and no copy may still be on its way. */
+  /* o takes the place of q, k and v: everyone must have finished with them, and no copy may still
+   * be on its way. */
   cp_async_wait(0);
   sync_threads();
-  const Place y = place_of(block_index(), &a); /* again: kept alive, it would cost registers in the loop */
+  /* Again: kept alive, it would cost registers in the loop. */
+  const Place y = place_of(block_index(), &a);
   float *lse = a.lse ? a.lse + y.head_index * a.seqlen_q : 0;
   finish_rows(o, st, smem, lse, y.first, &a, shift);
   sync_threads();
