@@ -20,7 +20,8 @@
   X(record)                 \
   X(launch)                 \
   X(plan)                   \
-  X(cache)
+  X(cache)                  \
+  X(gpu)
 
 #define X(name) Suite *suite_##name(void);
 KILN_TEST_SUITES(X)
