@@ -35,10 +35,11 @@ static json_t *report_cache(const kiln__cache *cache) {
   struct stat status;
   int exists = cache->dir && stat(cache->dir, &status) == 0;
   json_t *mode = exists ? json_sprintf("%04o", (unsigned)status.st_mode & 07777) : json_null();
-  return json_pack("{s:s?, s:s?, s:I, s:b, s:o, s:b, s:b}", "dir", cache->dir, "disabled_because",
+  json_t *is_private = exists ? json_boolean(kiln__cache_is_private(&status)) : json_null();
+  json_t *writable = exists ? json_boolean(access(cache->dir, W_OK) == 0) : json_null();
+  return json_pack("{s:s?, s:s?, s:I, s:b, s:o, s:o, s:o}", "dir", cache->dir, "disabled_because",
                    cache->reason, "limit_bytes", (json_int_t)cache->limit, "exists", exists, "mode",
-                   mode, "private", exists && kiln__cache_is_private(&status), "writable",
-                   exists && access(cache->dir, W_OK) == 0);
+                   mode, "private", is_private, "writable", writable);
 }
 
 static json_t *report_device(const kiln_context *ctx) {

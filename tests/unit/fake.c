@@ -25,12 +25,17 @@ const char fake_record[] =
     "\"persistent\":1,\"grid\":[[\"seqlen_q\",128],[\"num_heads\",1],[\"batch\",1]],"
     "\"params\":[\"map:q\",\"map:k\",\"map:v\",\"map:o\",\"args\"]}],\"smem\":[]}";
 
+/* What check asserts with would allocate, and the caller may be counting allocations. */
+static void demand(int condition) {
+  if (!condition) abort();
+}
+
 /* ---- device ---- */
 
 static kiln_status module_load(void *device, const void *image, size_t size, kiln__text *error,
                                void **module) {
   fake *f = device;
-  ck_assert_uint_eq(size, strlen(image));
+  demand(size == strlen(image));
   f->num_loads++;
   if (f->fail_load != KILN_OK) {
     kiln__text_string(error, "the fake does not load");
@@ -42,7 +47,7 @@ static kiln_status module_load(void *device, const void *image, size_t size, kil
 
 static void module_unload(void *device, void *module) {
   fake *f = device;
-  ck_assert_ptr_eq(module, f);
+  demand(module == f);
   f->num_unloads++;
 }
 
@@ -63,7 +68,7 @@ static kiln_status tensor_map_encode(void *device, const kiln__tensor_map *map, 
                                      void *out) {
   fake *f = device;
   (void)error;
-  ck_assert_uint_eq((uintptr_t)out % 64, 0);
+  demand((uintptr_t)out % 64 == 0);
   memset(out, 0x5a, KILN__TENSOR_MAP_BYTES);
   f->maps[f->num_maps++ % FAKE_MAX] = *map;
   return KILN_OK;
@@ -92,7 +97,7 @@ static kiln_status launch(void *device, const kiln__launch *l, struct CUstream_s
   kept->grid[1] = l->grid[1];
   kept->shape = l->shape;
   kept->num_params = l->num_params;
-  ck_assert_uint_eq(l->param_sizes[l->num_params - 1], sizeof kept->args);
+  demand(l->param_sizes[l->num_params - 1] == sizeof kept->args);
   memcpy(&kept->args, l->params[l->num_params - 1], sizeof kept->args);
   return KILN_OK;
 }

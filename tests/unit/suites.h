@@ -17,11 +17,13 @@
   X(generator)              \
   X(status)                 \
   X(nvrtc_log)              \
+  X(nvrtc)                  \
   X(record)                 \
   X(launch)                 \
   X(plan)                   \
   X(cache)                  \
-  X(gpu)
+  X(gpu)                    \
+  X(alloc)
 
 #define X(name) Suite *suite_##name(void);
 KILN_TEST_SUITES(X)

@@ -522,6 +522,12 @@ START_TEST(the_verbs) {
   kiln_context *ctx = fake_context(&f, s.root);
   ck_assert_int_eq(kiln_cache_command(ctx, "ls", &json), KILN_OK);
   ck_assert_ptr_nonnull(strstr(json, "\"kernels\":[]"));
+  f.fail_compile = KILN_COMPILE_FAILED; /* nothing of a failed compile is published */
+  kiln_plan *plan;
+  ck_assert_int_eq(kiln_plan_create(ctx, &spec, NULL, NULL, &plan), KILN_COMPILE_FAILED);
+  ck_assert_int_eq(kiln_cache_command(ctx, "ls", &json), KILN_OK);
+  ck_assert_ptr_nonnull(strstr(json, "\"kernels\":[]"));
+  f.fail_compile = KILN_OK;
   ck_assert_int_eq(compiles_again(&f, ctx, &spec), 1);
   ck_assert_int_eq(kiln_cache_command(ctx, "ls", &json), KILN_OK);
   ck_assert_ptr_nonnull(strstr(json, "\"arch\":\"sm_90a\""));
