@@ -195,7 +195,7 @@ static kiln_status nvrtc_compile(void *compiler, const char *text, size_t length
 /* ---- opening ---- */
 
 /* Compiles an empty program to PTX, whose header names the build, which can change the bytes and
- * which nvrtcVersion does not tell. NVRTC before 12.9 has no --no-cache: then the option is left
+ * which nvrtcVersion does not tell. NVRTC 12.8 and older know no --no-cache: the caller leaves it
  * out. */
 static int probe(nvrtc *n, int num_options, const char *const *options) {
   nvrtc_program program = NULL;

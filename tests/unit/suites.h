@@ -22,6 +22,7 @@
   X(launch)                 \
   X(plan)                   \
   X(cache)                  \
+  X(driver)                 \
   X(gpu)                    \
   X(alloc)
 

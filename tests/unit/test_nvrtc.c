@@ -205,6 +205,8 @@ START_TEST(an_error_names_the_template_line) {
   ck_assert_msg(strstr(b.sentence, "/kiln/templates/bad.tmpl.cu(3): error") == b.sentence, "%s",
                 b.sentence);
   ck_assert_ptr_null(b.out.image);
+  ck_assert_int_eq(bench_compile(&b, "int x = y;", "sm_90a"), KILN_COMPILE_FAILED);
+  ck_assert_msg(strstr(b.sentence, "/kiln/kernel.cu(1): error") == b.sentence, "%s", b.sentence);
   bench_close(&b);
 }
 END_TEST

@@ -1,0 +1,262 @@
+/* A stub of the CUDA driver: it computes nothing, but its devices, versions and failures are what a
+ * test wants, and it checks what the real one would: that a context is current in every call that
+ * needs one. Built as libcuda.so.1 in a folder of its own; loaded by test_driver.c alone. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/driver.h"
+#include "tests/stub/stub.h"
+
+#define EXPORT __attribute__((visibility("default")))
+enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, NOT_FOUND = 500 };
+
+EXPORT stub_state stub = {.version = 13000, .max_threads = 1024};
+
+static char contexts[STUB_MAX_DEVICES], pushed[16][8]; /* addresses alone matter */
+static void *stack[16];
+static int depth;
+
+/* The declarations of driver.h, so that a stub with another signature does not compile. */
+#define DECLARE(member, symbol, params) EXPORT kiln__cu_result symbol params;
+KILN__DRIVER_MAP(DECLARE)
+#undef DECLARE
+
+kiln__cu_result cuInit(unsigned flags) { return flags ? INVALID_VALUE : stub.fail_init; }
+
+kiln__cu_result cuDriverGetVersion(int *version) {
+  *version = stub.version;
+  return 0;
+}
+
+kiln__cu_result cuGetErrorName(kiln__cu_result result, const char **name) {
+  *name = result == 719 ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_STUB";
+  return 0;
+}
+
+kiln__cu_result cuGetErrorString(kiln__cu_result result, const char **text) {
+  *text = result == 2 ? "out of memory" : "a stub's error";
+  return 0;
+}
+
+/* ---- devices ---- */
+
+kiln__cu_result cuDeviceGetCount(int *count) {
+  *count = stub.num_devices;
+  return 0;
+}
+
+kiln__cu_result cuDeviceGet(int *device, int ordinal) {
+  *device = ordinal;
+  return ordinal < stub.num_devices ? 0 : KILN__CU_INVALID_DEVICE;
+}
+
+kiln__cu_result cuDeviceGetName(char *name, int size, int device) {
+  snprintf(name, (size_t)size, "%s", stub.devices[device].name);
+  return 0;
+}
+
+kiln__cu_result cuDeviceGetAttribute(int *value, int attribute, int device) {
+  const stub_device *d = &stub.devices[device];
+  switch (attribute) {
+  case KILN__CU_NUM_SMS: *value = d->num_sms; return 0;
+  case KILN__CU_COMPUTE_MAJOR: *value = d->major; return 0;
+  case KILN__CU_COMPUTE_MINOR: *value = d->minor; return 0;
+  case KILN__CU_SHARED_BYTES_BLOCK: *value = d->shared_bytes_block; return 0;
+  case KILN__CU_SHARED_BYTES_SM: *value = d->shared_bytes_block + 1024; return 0;
+  case KILN__CU_L2_BYTES: *value = 4 << 20; return 0;
+  default: return INVALID_VALUE;
+  }
+}
+
+kiln__cu_result cuDeviceTotalMem_v2(size_t *bytes, int device) {
+  (void)device;
+  *bytes = (size_t)8 << 30;
+  return 0;
+}
+
+/* ---- contexts ---- */
+
+kiln__cu_result cuDevicePrimaryCtxRetain(void **context, int device) {
+  stub.retained++;
+  *context = &contexts[device];
+  return 0;
+}
+
+kiln__cu_result cuDevicePrimaryCtxRelease_v2(int device) {
+  (void)device;
+  stub.retained--;
+  return 0;
+}
+
+kiln__cu_result cuCtxPushCurrent_v2(void *context) {
+  stack[depth++] = stub.current;
+  stub.current = context;
+  return 0;
+}
+
+kiln__cu_result cuCtxPopCurrent_v2(void **context) {
+  if (depth == 0) return INVALID_CONTEXT;
+  *context = stub.current;
+  stub.current = stack[--depth];
+  return 0;
+}
+
+kiln__cu_result cuCtxGetCurrent(void **context) {
+  *context = stub.current;
+  return 0;
+}
+
+static int has_context(void) {
+  for (int i = 0; i < STUB_MAX_DEVICES; i++)
+    if (stub.current == &contexts[i]) return 1;
+  return 0;
+}
+
+static void note_relaxed(void) { stub.relaxed_allocs += stub.capture_mode == 2; }
+
+/* ---- memory: the host's ---- */
+
+kiln__cu_result cuMemAlloc_v2(kiln__cu_ptr *address, size_t bytes) {
+  if (!has_context()) return INVALID_CONTEXT;
+  note_relaxed();
+  if (stub.fail_alloc) return stub.fail_alloc;
+  *address = (uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return 0;
+}
+
+kiln__cu_result cuMemFree_v2(kiln__cu_ptr address) {
+  free((void *)(uintptr_t)address);
+  return has_context() ? 0 : INVALID_CONTEXT;
+}
+
+kiln__cu_result cuMemcpyHtoD_v2(kiln__cu_ptr to, const void *from, size_t bytes) {
+  memcpy((void *)(uintptr_t)to, from, bytes);
+  return has_context() ? 0 : INVALID_CONTEXT;
+}
+
+kiln__cu_result cuMemcpyDtoH_v2(void *to, kiln__cu_ptr from, size_t bytes) {
+  memcpy(to, (void *)(uintptr_t)from, bytes);
+  return has_context() ? 0 : INVALID_CONTEXT;
+}
+
+kiln__cu_result cuMemsetD8Async(kiln__cu_ptr to, unsigned char value, size_t bytes,
+                                kiln__cu_stream stream) {
+  (void)stream;
+  memset((void *)(uintptr_t)to, value, bytes);
+  return has_context() ? 0 : INVALID_CONTEXT;
+}
+
+/* ---- streams and events ---- */
+
+kiln__cu_result cuStreamSynchronize(kiln__cu_stream stream) {
+  (void)stream;
+  return has_context() ? 0 : INVALID_CONTEXT;
+}
+
+/* As the driver does for the default stream while a blocking stream is captured. */
+kiln__cu_result cuStreamIsCapturing(kiln__cu_stream stream, int *status) {
+  *status = stream ? stub.capturing : 0;
+  return !stream && stub.capturing ? KILN__CU_CAPTURE_IMPLICIT : 0;
+}
+
+kiln__cu_result cuThreadExchangeStreamCaptureMode(int *mode) {
+  int old = stub.capture_mode;
+  stub.capture_mode = *mode;
+  *mode = old;
+  return 0;
+}
+
+kiln__cu_result cuEventCreate(void **event, unsigned flags) {
+  (void)flags;
+  *event = pushed[0];
+  return has_context() ? 0 : INVALID_CONTEXT;
+}
+
+kiln__cu_result cuEventDestroy_v2(void *event) {
+  (void)event;
+  return 0;
+}
+
+kiln__cu_result cuEventRecord(void *event, kiln__cu_stream stream) {
+  (void)event;
+  (void)stream;
+  return has_context() ? 0 : INVALID_CONTEXT;
+}
+
+kiln__cu_result cuEventSynchronize(void *event) {
+  (void)event;
+  return 0;
+}
+
+kiln__cu_result cuEventElapsedTime(float *milliseconds, void *start, void *stop) {
+  (void)start;
+  (void)stop;
+  *milliseconds = 0.5f;
+  return 0;
+}
+
+/* ---- kernels ---- */
+
+kiln__cu_result cuModuleLoadData(void **module, const void *image) {
+  if (!has_context()) return INVALID_CONTEXT;
+  note_relaxed();
+  if (stub.fail_load) return stub.fail_load;
+  stub.num_loaded++;
+  *module = (void *)(uintptr_t)image;
+  return 0;
+}
+
+kiln__cu_result cuModuleUnload(void *module) {
+  (void)module;
+  stub.num_loaded--;
+  return has_context() ? 0 : INVALID_CONTEXT;
+}
+
+kiln__cu_result cuModuleGetFunction(void **function, void *module, const char *name) {
+  *function = module;
+  return strcmp(name, "kiln_forward") == 0 ? 0 : NOT_FOUND;
+}
+
+kiln__cu_result cuFuncGetAttribute(int *value, int attribute, void *function) {
+  (void)function;
+  *value = attribute == KILN__CU_FUNC_MAX_THREADS ? stub.max_threads : 32;
+  return 0;
+}
+
+kiln__cu_result cuFuncSetAttribute(void *function, int attribute, int value) {
+  (void)function;
+  int most = stub.devices[0].shared_bytes_block;
+  return attribute == KILN__CU_FUNC_DYNAMIC_BYTES && value > most ? INVALID_VALUE : 0;
+}
+
+kiln__cu_result cuLaunchKernelEx(const kiln__cu_launch *launch, void *function, void **params,
+                                 void **extra) {
+  (void)function;
+  if (!has_context()) return INVALID_CONTEXT;
+  if (stub.fail_launch) return stub.fail_launch;
+  if (!params || extra) return INVALID_VALUE;
+  memcpy(stub.grid, launch->grid, sizeof stub.grid);
+  memcpy(stub.block, launch->block, sizeof stub.block);
+  stub.shared_bytes = launch->shared_bytes;
+  stub.cluster = launch->num_attributes ? launch->attributes[0].value.cluster[0] : 1;
+  stub.num_launches++;
+  return 0;
+}
+
+/* The rules that the real function documents. */
+kiln__cu_result cuTensorMapEncodeTiled(void *map, int dtype, unsigned rank, void *address,
+                                       const uint64_t *dims, const uint64_t *strides,
+                                       const unsigned *box, const unsigned *element_strides,
+                                       int interleave, int swizzle, int promotion, int fill) {
+  int legal = (uintptr_t)map % 64 == 0 && (dtype == 6 || dtype == 9) && rank == 4 && address &&
+              (uintptr_t)address % 16 == 0 && interleave == 0 && swizzle >= 0 && swizzle <= 3 &&
+              promotion == 2 && fill == 0;
+  for (int i = 0; i < 4 && legal; i++)
+    legal = dims[i] >= 1 && dims[i] <= UINT64_C(1) << 32 && box[i] >= 1 && box[i] <= 256 &&
+            element_strides[i] == 1 &&
+            (i == 3 || (strides[i] % 16 == 0 && strides[i] < UINT64_C(1) << 40));
+  memset(map, 0, 128);
+  return legal ? 0 : INVALID_VALUE;
+}
