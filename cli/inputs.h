@@ -5,7 +5,7 @@
  * filler, which no kernel may let through. o has no buffer here: its operand says how it will lie
  * on the device.
  *
- * Called by verify (made data), run (loaded data), trial.c (to the device) and check.c
+ * Called by verify (made data), run (loaded data), trial.c (to the device) and compare.c
  * (reference). */
 #ifndef KILN_CLI_INPUTS_H
 #define KILN_CLI_INPUTS_H

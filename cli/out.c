@@ -77,7 +77,7 @@ json_t *kiln__json_parse(const char *text, const char *what) {
 
 /* ---- JSON for people ---- */
 
-/* The text of a scalar; lists and objects inside a table's cell stay compact JSON. */
+/* The text of a scalar; an object inside a table's cell stays compact JSON. */
 static void scalar_text(const json_t *value, char *cell) {
   char *dump = NULL;
   cell[0] = '\0';
@@ -99,12 +99,13 @@ typedef struct table {
   int count;
 } table;
 
+/* Lists have no column: --json shows them. */
 static void measure_table(const json_t *rows, table *t) {
   char cell[CELL_SIZE];
   const char *key;
   json_t *value;
   json_object_foreach(json_array_get(rows, 0), key, value) {
-    if (t->count < COLUMNS_MAX) t->names[t->count++] = key;
+    if (t->count < COLUMNS_MAX && !json_is_array(value)) t->names[t->count++] = key;
   }
   for (int c = 0; c < t->count; c++) {
     t->widths[c] = (int)strlen(t->names[c]);

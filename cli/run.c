@@ -2,7 +2,7 @@
  *
  * Sizes come from the tensors; everything else is a flag or a default. What is written to --o and
  * --lse is what the kernel wrote, widened to f32: nothing is corrected on the way. */
-#include "check.h"
+#include "compare.h"
 #include "device.h"
 #include "out.h"
 #include "selection.h"
@@ -319,7 +319,7 @@ static kiln_status print_text(const session *s) {
 static kiln_status report(session *s) {
   bool check = kiln__args_has(s->args, "--check");
   if (check) {
-    kiln_status status = kiln__check(&s->inputs, &s->trial.output, KILN__CHECK_ALL, &s->figures);
+    kiln_status status = kiln__compare(&s->inputs, &s->trial.output, KILN__COMPARE_ALL, &s->figures);
     if (status != KILN_OK) return kiln__fail(status, "no memory is left for the fp64 reference");
   }
   kiln_status status = kiln__args_has(s->args, "--json") ? print_json(s) : print_text(s);

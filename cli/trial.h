@@ -8,7 +8,7 @@
 #ifndef KILN_CLI_TRIAL_H
 #define KILN_CLI_TRIAL_H
 
-#include "check.h"
+#include "compare.h"
 
 typedef struct kiln__trial {
   kiln_status launch;  /* of the launch: what refused the arguments, or OK */

@@ -5,8 +5,8 @@
  * first and the last among them, and the figures say so.
  *
  * Called by run --check and by verify. */
-#ifndef KILN_CLI_CHECK_H
-#define KILN_CLI_CHECK_H
+#ifndef KILN_CLI_COMPARE_H
+#define KILN_CLI_COMPARE_H
 
 #include "inputs.h"
 
@@ -24,10 +24,10 @@ typedef struct kiln__figures {
   bool exact_passes; /* every element is the reference rounded once */
 } kiln__figures;
 
-#define KILN__CHECK_ALL (-1.0) /* a budget: the whole problem, however large */
+#define KILN__COMPARE_ALL (-1.0) /* a budget: the whole problem, however large */
 
 /* budget: multiplications of the reference. */
-kiln_status kiln__check(const kiln__inputs *inputs, const kiln__output *output, double budget,
+kiln_status kiln__compare(const kiln__inputs *inputs, const kiln__output *output, double budget,
                         kiln__figures *figures);
 
 #endif

@@ -1,6 +1,6 @@
-/* Comparing with the reference, one (batch, head, range of rows) after the other; check.h states
+/* Comparing with the reference, one (batch, head, range of rows) after the other; compare.h states
  * the rule. Each is handed to the reference as a dense problem of one sequence and one head. */
-#include "check.h"
+#include "compare.h"
 
 #include "reference.h"
 
@@ -113,7 +113,7 @@ static sample choose(const kiln__inputs *in, double budget) {
   sample s = {.heads_total = (int64_t)in->q.batch * in->q.heads, .spans = 1, .span_rows = rows};
   s.heads = s.heads_total;
   if (rows == 0) s.heads = 0;
-  if (budget == KILN__CHECK_ALL ||
+  if (budget == KILN__COMPARE_ALL ||
       (row_cost * (double)rows + UNIT_COST) * (double)s.heads <= budget)
     return s;
   if (rows > 4 * SPAN_ROWS) {
@@ -183,7 +183,7 @@ static void measure(const comparison *c, kiln__figures *f) {
   f->lse_passes = kiln__lse_passes(c->lse_found, c->lse_wanted, c->rows);
 }
 
-kiln_status kiln__check(const kiln__inputs *inputs, const kiln__output *output, double budget,
+kiln_status kiln__compare(const kiln__inputs *inputs, const kiln__output *output, double budget,
                         kiln__figures *figures) {
   comparison c = {.in = inputs, .out = output, .exact = true};
   sample s = choose(inputs, budget);
