@@ -259,7 +259,12 @@ START_TEST(workspace) {
   ck_assert_int_eq(b.device.num_clears, 1);
   ck_assert_uint_eq(b.device.cleared[0], 256);
   ck_assert_ptr_eq(b.device.cleared_at[0], b.args.workspace);
-  b.record.workspace[1].bytes = INT64_MAX / 4;
+  b.record.workspace[1].zero = 1;
+  ck_assert_int_eq(bench_run(&b), KILN_OK);
+  ck_assert_int_eq(b.device.num_clears, 3);
+  ck_assert_ptr_eq(b.device.cleared_at[2], (char *)b.args.workspace + 256);
+  ck_assert_uint_eq(b.device.cleared[2], 768);
+  b.record.workspace[1].bytes = INT64_C(3) << 60; /* times 6 it is positive again in 64 bits */
   ck_assert_int_eq(kiln__launch_workspace(&b.record, &b.args, &error, &bytes),
                    KILN_INVALID_ARGUMENT);
   ck_assert_uint_eq(bytes, 0);
@@ -287,17 +292,15 @@ END_TEST
 START_TEST(too_many_blocks_are_refused) {
   bench b;
   bench_init(&b);
+  b.record.spec.head_dim = b.record.spec.head_dim_v = 8;
   b.record.entries[0].persistent = 0;
   b.record.entries[0].grid[0].divisor = 1;
-  b.args.batch = b.args.seqlen_q = 1 << 30;
+  b.args.batch = b.args.seqlen_q = 1 << 20;
   b.args.num_heads = b.args.num_heads_k = 1 << 10;
-  b.args.q_stride = b.args.o_stride = (kiln_stride){64, 64, 64};
-  b.args.k_stride = b.args.v_stride = (kiln_stride){0, 0, 0};
   kiln_attn_args_pack(&b.args, &b.record.spec);
-  b.args.q_stride.batch = b.args.q_stride.row = b.args.q_stride.head = 0;
-  b.args.o_stride.batch = INT64_C(1) << 38;
-  kiln_status status = bench_run(&b);
-  ck_assert_int_eq(status, KILN_INVALID_ARGUMENT);
+  b.args.workspace_bytes = SIZE_MAX;
+  ck_assert_int_eq(bench_run(&b), KILN_INVALID_ARGUMENT);
+  ck_assert_msg(strstr(b.sentence, "more blocks than a launch can hold") != NULL, "%s", b.sentence);
   ck_assert_int_eq(b.device.num_launches, 0);
 }
 END_TEST
