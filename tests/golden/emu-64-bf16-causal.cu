@@ -1,0 +1,578 @@
+// kiln 0.1.0  do not edit
+// kiln generate --arch sm_80 --dtype bf16 --head-dim 64 --causal --block-m 128 --block-n 64 --num-stages 2 --num-warps 4
+// source id aba020b8c15c024b1789c4283e3e1d5d5adb61f9d2080e2694183c2f8a391d5c
+// family ampere, for the emulator
+// spec arch=sm_80 pass=forward algorithm=flash dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
+// tile block_m=128 block_n=64 num_stages=2 num_warps=4
+// shared memory 49152 of 166912 bytes
+//    offset     bytes  region
+//         0     16384  q
+//     16384     16384  k
+//     32768     16384  v
+//         0     16384  o
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef long long i64;
+typedef struct __attribute__((aligned(64))) TensorMap { u64 words[16]; } TensorMap;
+#define DEV static inline __attribute__((unused))
+#define KERNEL static
+#define PARAM const
+#define INFINITY_F __builtin_inff()
+#define NEG_INFINITY (-__builtin_inff())
+#define EMU_EXPORT __attribute__((visibility("default")))
+#define EMU_FP16 0
+#define EMU_BF16 1
+#define EMU_STRING(x) #x
+#define EMU_LINE(x) EMU_STRING(x)
+#define SITE(text) __FILE__ ":" EMU_LINE(__LINE__) ": " text
+float exp2f(float x);
+float log2f(float x);
+float fabsf(float x);
+float fmaf(float a, float b, float c);
+float fmaxf(float a, float b);
+float fminf(float a, float b);
+DEV u32 emu_bits(float x) { u32 u; __builtin_memcpy(&u, &x, 4); return u; }
+DEV float emu_float(u32 u) { float x; __builtin_memcpy(&x, &u, 4); return x; }
+DEV u32 emu_bf16(float x) {
+  const u32 u = emu_bits(x);
+  if ((u & 0x7fffffff) > 0x7f800000) return 0x7fff;
+  return (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
+DEV u32 emu_fp16(float x) {
+  const u32 sign = emu_bits(x) >> 16 & 0x8000, u = emu_bits(x) & 0x7fffffff;
+  if (u > 0x7f800000) return 0x7fff;
+  if (u >= 0x477ff000) return sign | 0x7c00; /* 65520 and above */
+  if (u < 0x38800000) return sign | (emu_bits(emu_float(u) + 0.5f) - 0x3f000000); /* subnormal */
+  return sign | (u - 0x38000000 + 0xfff + (u >> 13 & 1)) >> 13;
+}
+typedef struct {
+  int (*thread_index)(const char *site);
+  i64 (*block_index)(const char *site);
+  i64 (*num_blocks)(const char *site);
+  void (*sync_threads)(const char *site);
+  void (*sync_warp)(const char *site);
+  void (*named_sync)(int id, int threads, const char *site);
+  void (*named_arrive)(int id, int threads, const char *site);
+  int (*shfl_i32)(int x, int lane, const char *site);
+  float (*shfl_xor_f32)(float x, int lanes, const char *site);
+  int (*any_sync)(int x, const char *site);
+  int (*redux_max_i32)(int x, const char *site);
+  u32 (*shared_base)(const char *site);
+  int (*lds_i32)(u32 at, const char *site);
+  void (*sts_i32)(u32 at, int x, const char *site);
+  float (*lds_f32)(u32 at, const char *site);
+  void (*sts_f32)(u32 at, float x, const char *site);
+  void (*sts_u32)(u32 at, u32 x, const char *site);
+  void (*lds_u32x4)(u32 *r, u32 at, const char *site);
+  int (*lds_flag)(u32 at, const char *site);
+  void (*sts_flag)(u32 at, int x, const char *site);
+  void (*ldmatrix_x4)(u32 *r, u32 at, const char *site);
+  void (*ldmatrix_x4_trans)(u32 *r, u32 at, const char *site);
+  void (*stmatrix_x4)(u32 at, const u32 *r, const char *site);
+  float (*ldg_f32)(const float *p, const char *site);
+  void (*stg_f32)(float *p, float x, const char *site);
+  u32 (*ldg_u16)(const u16 *p, const char *site);
+  void (*stg_u16)(u16 *p, u32 x, const char *site);
+  void (*stg_u32)(void *p, u32 x, const char *site);
+  void (*ldg_u32x4)(u32 *r, const void *p, const char *site);
+  void (*stg_u32x4)(void *p, const u32 *r, const char *site);
+  u64 (*atomic_add_u64)(u64 *p, u64 x, const char *site);
+  void (*cp_async_16)(u32 to, const void *from, int bytes, const char *site);
+  void (*cp_async_commit)(const char *site);
+  void (*cp_async_wait)(int pending, const char *site);
+  void (*mma_m16n8k16)(int dtype, float *d, const u32 *a, const u32 *b, const char *site);
+  void (*bar_init)(u32 bar, u32 arrivals, const char *site);
+  void (*fence_bar_init)(const char *site);
+  void (*bar_expect)(u32 bar, u32 bytes, const char *site);
+  void (*bar_arrive)(u32 bar, const char *site);
+  void (*bar_arrive_peer)(u32 bar, u32 block, const char *site);
+  void (*bar_wait)(u32 bar, u32 parity, const char *site);
+  void (*tma_load)(u32 to, const TensorMap *map, u32 bar, int col, int row, int head, int batch, u64 policy, const char *site);
+  void (*tma_load_multicast)(u32 to, const TensorMap *map, u32 bar, int col, int row, int head, int batch, u64 policy, u16 blocks, const char *site);
+  void (*tma_store)(const TensorMap *map, u32 from, int col, int row, int head, int batch, const char *site);
+  void (*tma_prefetch_map)(const TensorMap *map, const char *site);
+  void (*bulk_commit)(const char *site);
+  void (*bulk_wait)(int pending, const char *site);
+  void (*bulk_wait_read)(int pending, const char *site);
+  void (*fence_async)(const char *site);
+  void (*cluster_sync)(const char *site);
+  u32 (*cluster_rank)(const char *site);
+  void (*reg_dec)(int count, const char *site);
+  void (*reg_inc)(int count, const char *site);
+  void (*wgmma_fence)(const char *site);
+  void (*wgmma_commit)(const char *site);
+  void (*wgmma_wait)(int pending, const char *site);
+  void (*wgmma)(int n, int dtype, int trans, float *d, const u32 *registers, u64 a, u64 b, int accumulate, const char *site);
+  void (*touch)(const void *registers, int count, const char *site);
+} kiln_emu_api;
+static const kiln_emu_api *kiln_emu;
+enum { emu_talks = 0 };
+#define thread_index() kiln_emu->thread_index(SITE("thread_index()"))
+#define block_index() kiln_emu->block_index(SITE("block_index()"))
+#define sync_threads() kiln_emu->sync_threads(SITE("sync_threads()"))
+#define shfl_xor_f32(x, lanes) kiln_emu->shfl_xor_f32(x, lanes, SITE("shfl_xor_f32(" #x ", " #lanes ")"))
+#define any_sync(x) kiln_emu->any_sync(x, SITE("any_sync(" #x ")"))
+DEV float ex2(float x) { float y = exp2f(x); return y < 1.17549435e-38f ? 0.f : y; }
+DEV float lg2(float x) { return log2f(x); }
+DEV u32 pack_bf16(float lo, float hi) { return emu_bf16(lo) | emu_bf16(hi) << 16; }
+#define shared_base() kiln_emu->shared_base(SITE("shared_base()"))
+#define sts_u32(at, x) kiln_emu->sts_u32(at, x, SITE("sts_u32(" #at ", " #x ")"))
+#define lds_u32x4(r, at) kiln_emu->lds_u32x4(r, at, SITE("lds_u32x4(" #r ", " #at ")"))
+#define ldmatrix_x4(r, at) kiln_emu->ldmatrix_x4(r, at, SITE("ldmatrix_x4(" #r ", " #at ")"))
+#define ldmatrix_x4_trans(r, at) kiln_emu->ldmatrix_x4_trans(r, at, SITE("ldmatrix_x4_trans(" #r ", " #at ")"))
+#define stg_f32(p, x) kiln_emu->stg_f32(p, x, SITE("stg_f32(" #p ", " #x ")"))
+#define stg_u32x4(p, r) kiln_emu->stg_u32x4(p, r, SITE("stg_u32x4(" #p ", " #r ")"))
+#define cp_async_16(to, from, bytes) kiln_emu->cp_async_16(to, from, bytes, SITE("cp_async_16(" #to ", " #from ", " #bytes ")"))
+#define cp_async_commit() kiln_emu->cp_async_commit(SITE("cp_async_commit()"))
+#define cp_async_wait(pending) kiln_emu->cp_async_wait(pending, SITE("cp_async_wait(" #pending ")"))
+#define mma_m16n8k16_bf16(d, a, b) kiln_emu->mma_m16n8k16(EMU_BF16, d, a, b, SITE("mma_m16n8k16_bf16(" #d ", " #a ", " #b ")"))
+
+#line 1 "/kiln/templates/common/args.tmpl.cu"
+/* Parameter layout forward.1: strides in elements; lse in natural logarithm, (batch, num_heads,
+ * seqlen_q). */
+typedef struct {
+  i64 batch, row, head;
+} Stride;
+typedef struct {
+  const void *q, *k, *v;
+  void *o;
+  float *lse;
+  void *workspace;
+  Stride q_stride, k_stride, v_stride, o_stride;
+  i64 tiles; /* m_blocks * num_heads * batch */
+  i32 batch, seqlen_q, seqlen_k, num_heads, num_heads_k;
+  i32 group;           /* query heads per key head */
+  i32 m_blocks;        /* ceil(seqlen_q / block_m) */
+  i32 shift;           /* ceil(log2(seqlen_k)) */
+  float softmax_scale; /* multiplies q.k */
+  float scale_log2;    /* softmax_scale * log2(e), > 0 */
+} ForwardArgs;
+
+#line 3 "/kiln/templates/forward/ampere.tmpl.cu"
+/* FlashAttention forward for mma.sync: a block of 128 threads computes 128 query rows
+ * of one head, a warp 32 of them. Keys and values pass through shared memory
+ * in blocks of 64, from the last visible one to the first; scores, probabilities and the
+ * output stay in registers. */
+#line 1 "/kiln/templates/common/softmax.tmpl.cu"
+/* Online softmax over scores in mma fragments. A thread holds rows g and g + 8 of a 16-row tile
+ * (g = lane / 4) and columns 8 j + 2 (lane & 3) + {0, 1}; four neighbouring lanes share a row.
+ *
+ * m is the running maximum of the raw scores and l this thread's part of the sum of p.
+ * p = 2^((s - m) c - shift), with c = scale log2(e), so p is 2^-shift at the maximum exactly.
+#line 7 "/kiln/templates/common/softmax.tmpl.cu"
+ * shift = ceil(log2(seqlen_k)) keeps sum(p) <= 1: sums of p v cannot overflow, whatever finite v
+ * holds. bf16 has the exponent range of fp32, so small p lose nothing.
+#line 13 "/kiln/templates/common/softmax.tmpl.cu"
+ */
+typedef struct {
+  float m[2], l[2];
+} RowState;
+
+DEV float quad_max(float x) {
+  x = fmaxf(x, shfl_xor_f32(x, 1));
+  return fmaxf(x, shfl_xor_f32(x, 2));
+}
+DEV float quad_sum(float x) {
+  x += shfl_xor_f32(x, 1);
+  return x + shfl_xor_f32(x, 2);
+}
+
+DEV void state_clear(RowState *st) {
+  for (int r = 0; r < 2; r++) st->m[r] = NEG_INFINITY, st->l[r] = 0.0f;
+}
+
+/* Hides columns at and beyond limit[r]; limits count from this thread's first column. */
+DEV void mask_scores(float *s, int limit0, int limit1) {
+#pragma unroll
+  for (int j = 0; j < 8; j++) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      s[4 * j + i] = 8 * j + i < limit0 ? s[4 * j + i] : NEG_INFINITY;
+      s[4 * j + 2 + i] = 8 * j + i < limit1 ? s[4 * j + 2 + i] : NEG_INFINITY;
+    }
+  }
+}
+
+/* Takes a block of scores into m and turns it into p; factor[r] is what earlier p and sums of p v
+ * must be multiplied by. A row that is hidden everywhere so far keeps m = -inf and p = 0. */
+DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
+  float top[2] = {s[0], s[2]}, ref[2];
+#pragma unroll
+  for (int j = 0; j < 8; j++) {
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+      top[r] = fmaxf(top[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
+  }
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const float m = fmaxf(st->m[r], quad_max(top[r]));
+    ref[r] = m == NEG_INFINITY ? 0.0f : m;
+    factor[r] = ex2((st->m[r] - ref[r]) * c);
+    st->m[r] = m;
+    st->l[r] *= factor[r];
+  }
+  const float b0 = ref[0] * c, b1 = ref[1] * c;
+  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise
+   * subtract first. */
+  if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
+    }
+  } else {
+    const float bias[2] = {-b0 - shift, -b1 - shift};
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < 8; j++) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) st->l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
+  }
+}
+
+/* 1 / l by IEEE division, so that a power of two stays one: a row that sees one key returns v
+ * exactly. */
+DEV float row_inverse(float l) { return l == 0.0f ? 0.0f : 1.0f / l; }
+DEV float row_lse(float m, float l, float scale, float shift) {
+  return l == 0.0f ? NEG_INFINITY : m * scale + (lg2(l) + shift) * 0.693147181f;
+}
+
+#line 9 "/kiln/templates/forward/ampere.tmpl.cu"
+/* ---- global to shared memory ---- */
+
+#line 12 "/kiln/templates/forward/ampere.tmpl.cu"
+/* Starts the copy of rows first .. first + 127 of q. Rows at and past end become
+ * 0: nothing is read for them, whatever their address.
+#line 17 "/kiln/templates/forward/ampere.tmpl.cu"
+ */
+DEV void copy_q(u32 to, const char *from, i64 row_bytes, int first, int end) {
+  const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
+  const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
+#pragma unroll 4
+  for (int i = 0; i < 8; i++) {
+    const int row = row0 + 16 * i, inside = row < end - first;
+    const u32 line_to = to + (u32)row * 128;
+#line 28 "/kiln/templates/forward/ampere.tmpl.cu"
+#pragma unroll
+    for (int c = 0; c < 8; c += 8) {
+      const int chunk = c + chunk0;
+#line 34 "/kiln/templates/forward/ampere.tmpl.cu"
+      const int bytes = inside ? 16 : 0;
+      const u32 at = line_to + (u32)(chunk ^ (row & 7)) * 16;
+      cp_async_16(at, line + 16 * c, bytes);
+    }
+    line += 16 * row_bytes;
+  }
+}
+
+#line 12 "/kiln/templates/forward/ampere.tmpl.cu"
+/* Starts the copy of rows first .. first + 63 of k. Rows at and past end become
+ * 0: nothing is read for them, whatever their address.
+#line 17 "/kiln/templates/forward/ampere.tmpl.cu"
+ */
+DEV void copy_k(u32 to, const char *from, i64 row_bytes, int first, int end) {
+  const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
+  const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
+#pragma unroll 4
+  for (int i = 0; i < 4; i++) {
+    const int row = row0 + 16 * i, inside = row < end - first;
+    const u32 line_to = to + (u32)row * 128;
+#line 28 "/kiln/templates/forward/ampere.tmpl.cu"
+#pragma unroll
+    for (int c = 0; c < 8; c += 8) {
+      const int chunk = c + chunk0;
+#line 34 "/kiln/templates/forward/ampere.tmpl.cu"
+      const int bytes = inside ? 16 : 0;
+      const u32 at = line_to + (u32)(chunk ^ (row & 7)) * 16;
+      cp_async_16(at, line + 16 * c, bytes);
+    }
+    line += 16 * row_bytes;
+  }
+}
+
+#line 12 "/kiln/templates/forward/ampere.tmpl.cu"
+/* Starts the copy of rows first .. first + 63 of v. Rows at and past end become
+ * 0: nothing is read for them, whatever their address.
+#line 17 "/kiln/templates/forward/ampere.tmpl.cu"
+ */
+DEV void copy_v(u32 to, const char *from, i64 row_bytes, int first, int end) {
+  const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
+  const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
+#pragma unroll 4
+  for (int i = 0; i < 4; i++) {
+    const int row = row0 + 16 * i, inside = row < end - first;
+    const u32 line_to = to + (u32)row * 128;
+#line 28 "/kiln/templates/forward/ampere.tmpl.cu"
+#pragma unroll
+    for (int c = 0; c < 8; c += 8) {
+      const int chunk = c + chunk0;
+#line 34 "/kiln/templates/forward/ampere.tmpl.cu"
+      const int bytes = inside ? 16 : 0;
+      const u32 at = line_to + (u32)(chunk ^ (row & 7)) * 16;
+      cp_async_16(at, line + 16 * c, bytes);
+    }
+    line += 16 * row_bytes;
+  }
+}
+
+#line 43 "/kiln/templates/forward/ampere.tmpl.cu"
+/* ---- products ---- */
+
+/* s (32 x 64) = q k^T for the warp's rows, which begin at address q */
+DEV void scores(float *s, u32 q, u32 k) {
+  const int lane = thread_index() & 31;
+  const int q_row = lane & 15, q_chunk = lane >> 4;
+  const int k_row = (lane & 7) + (lane >> 4) * 8, k_chunk = lane >> 3 & 1;
+#pragma unroll
+  for (int i = 0; i < 64; i++) s[i] = 0.0f;
+#pragma unroll
+  for (int kk = 0; kk < 4; kk++) {
+    u32 a[8];
+#pragma unroll
+    for (int t = 0; t < 2; t++) {
+      const int row = 16 * t + q_row, chunk = (2 * kk + q_chunk) ^ (q_row & 7);
+      ldmatrix_x4(a + 4 * t, q + (u32)row * 128 + (u32)chunk * 16);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      const int row = 16 * j + k_row, chunk = (2 * kk + k_chunk) ^ (k_row & 7);
+      u32 b[4];
+      ldmatrix_x4(b, k + (u32)row * 128 + (u32)chunk * 16);
+#pragma unroll
+      for (int t = 0; t < 2; t++) {
+        mma_m16n8k16_bf16(s + t * 32 + 8 * j, a + 4 * t, b);
+        mma_m16n8k16_bf16(s + t * 32 + 8 * j + 4, a + 4 * t, b + 2);
+      }
+    }
+  }
+}
+
+/* o (32 x 64) += p v; p is rounded to bf16 here */
+DEV void accumulate(float *o, const float *p, u32 v) {
+  const int lane = thread_index() & 31;
+  const int v_row = lane & 15, v_chunk = lane >> 4;
+#pragma unroll
+  for (int kk = 0; kk < 4; kk++) {
+    u32 a[8];
+#pragma unroll
+    for (int t = 0; t < 2; t++) {
+      const float *x = p + t * 32 + 8 * kk;
+#pragma unroll
+      for (int i = 0; i < 4; i++) a[4 * t + i] = pack_bf16(x[2 * i], x[2 * i + 1]);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      const int row = 16 * kk + v_row, chunk = (2 * j + v_chunk) ^ (v_row & 7);
+      u32 b[4];
+      ldmatrix_x4_trans(b, v + (u32)row * 128 + (u32)chunk * 16);
+#pragma unroll
+      for (int t = 0; t < 2; t++) {
+        mma_m16n8k16_bf16(o + t * 32 + 8 * j, a + 4 * t, b);
+        mma_m16n8k16_bf16(o + t * 32 + 8 * j + 4, a + 4 * t, b + 2);
+      }
+    }
+  }
+}
+
+/* ---- output ---- */
+
+#line 104 "/kiln/templates/forward/ampere.tmpl.cu"
+/* Normalises o, rounds it and lays it into shared memory; writes the log-sum-exp of the warp's
+ * rows. */
+DEV void finish_rows(const float *o, const RowState *st, u32 to, float *lse, int first,
+                     const ForwardArgs *a, float shift) {
+  const int lane = thread_index() & 31, warp_row = thread_index() / 32 * 32;
+#pragma unroll
+  for (int t = 0; t < 2; t++) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int row = warp_row + 16 * t + 8 * r + lane / 4;
+      const float l = quad_sum(st[t].l[r]), inverse = row_inverse(l);
+#pragma unroll
+      for (int j = 0; j < 8; j++) {
+        const float *x = o + t * 32 + 4 * j + 2 * r;
+        const u32 at = to + (u32)row * 128 + (u32)(j ^ (row & 7)) * 16;
+        sts_u32(at + (lane & 3) * 4, pack_bf16(x[0] * inverse, x[1] * inverse));
+      }
+      if (lse && (lane & 3) == 0 && first + row < a->seqlen_q)
+        stg_f32(lse + first + row, row_lse(st[t].m[r], l, a->softmax_scale, shift));
+    }
+  }
+}
+
+/* Stores the block's rows of o that lie inside the tensor, 16 bytes a thread and step. */
+DEV void store_rows(u32 from, char *to, i64 row_bytes, int first, int end) {
+  const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    const int row = row0 + 16 * i;
+    if (row >= 128 || row >= end - first) break;
+    for (int chunk = chunk0; chunk < 8; chunk += 8) {
+      u32 x[4];
+      const u32 at = from + (u32)row * 128 + (u32)(chunk ^ (row & 7)) * 16;
+      lds_u32x4(x, at);
+      stg_u32x4(to + (first + row) * row_bytes + 16 * chunk, x);
+    }
+  }
+}
+
+/* ---- the kernel ---- */
+
+#line 146 "/kiln/templates/forward/ampere.tmpl.cu"
+/* Tiles: m block fastest and descending, so that the longest rows start first; then head, then
+ * batch. */
+#line 151 "/kiln/templates/forward/ampere.tmpl.cu"
+typedef struct {
+  i64 batch, head_index; /* head_index: batch * num_heads + head */
+  int head, first;       /* first query row */
+} Place;
+DEV Place place_of(i64 tile, const ForwardArgs *a) {
+  Place x;
+  x.head_index = tile / a->m_blocks;
+  x.batch = x.head_index / a->num_heads;
+  x.head = (int)(x.head_index - x.batch * a->num_heads);
+#line 161 "/kiln/templates/forward/ampere.tmpl.cu"
+  x.first = (a->m_blocks - 1 - (int)(tile - x.head_index * a->m_blocks)) * 128;
+#line 165 "/kiln/templates/forward/ampere.tmpl.cu"
+  return x;
+}
+
+/* Hides keys past the end and past the diagonal in block n. */
+DEV void mask_block(float *s, int n, const ForwardArgs *a) {
+  const int lane = thread_index() & 31, column = n * 64 + 2 * (lane & 3);
+#line 172 "/kiln/templates/forward/ampere.tmpl.cu"
+  const Place x = place_of(block_index(), a);
+  const i64 row = x.first + thread_index() / 32 * 32 + lane / 4;
+  const i64 see = row + 1 + a->seqlen_k - a->seqlen_q;
+#line 176 "/kiln/templates/forward/ampere.tmpl.cu"
+#pragma unroll
+  for (int t = 0; t < 2; t++) {
+#line 179 "/kiln/templates/forward/ampere.tmpl.cu"
+    const i64 see0 = see + 16 * t, see1 = see0 + 8;
+    const int end0 = see0 < a->seqlen_k ? (int)see0 : a->seqlen_k;
+    const int end1 = see1 < a->seqlen_k ? (int)see1 : a->seqlen_k;
+    mask_scores(s + t * 32, end0 - column, end1 - column);
+#line 186 "/kiln/templates/forward/ampere.tmpl.cu"
+  }
+}
+
+KERNEL void kiln_forward(PARAM ForwardArgs a) {
+  if (block_index() >= a.tiles) return;
+  const Place x = place_of(block_index(), &a);
+  const int first = x.first;
+  const char *q = (const char *)a.q + 2 * (x.batch * a.q_stride.batch + x.head * a.q_stride.head);
+  const char *k = (const char *)a.k +
+                  2 * (x.batch * a.k_stride.batch + x.head / a.group * a.k_stride.head);
+  const char *v = (const char *)a.v +
+                  2 * (x.batch * a.v_stride.batch + x.head / a.group * a.v_stride.head);
+  const u32 smem = shared_base();
+  const u32 at_q = smem + 0, at_k = smem + 16384, at_v = smem + 32768;
+  const u32 warp_q = at_q + (u32)(thread_index() / 32) * 4096;
+
+  /* Keys below `full` are seen by every row of the block, keys at and past `end` by none. */
+#line 204 "/kiln/templates/forward/ampere.tmpl.cu"
+  const i64 diagonal = (i64)a.seqlen_k - a.seqlen_q; /* row i sees keys up to i + diagonal */
+  const i64 last = first + 128 < a.seqlen_q ? first + 128 : a.seqlen_q;
+  const int full = first + 1 + diagonal < a.seqlen_k ? (int)(first + 1 + diagonal) : a.seqlen_k;
+  const int end = last + diagonal < 0            ? 0
+                  : last + diagonal < a.seqlen_k ? (int)(last + diagonal)
+                                                 : a.seqlen_k;
+#line 213 "/kiln/templates/forward/ampere.tmpl.cu"
+  const int blocks = (end + 63) / 64;
+  const float shift = (float)a.shift;
+
+  float o[64], s[64];
+  RowState st[2];
+#pragma unroll
+  for (int i = 0; i < 64; i++) o[i] = 0.0f;
+#pragma unroll
+  for (int t = 0; t < 2; t++) state_clear(&st[t]);
+
+  if (blocks > 0) copy_q(at_q, q, 2 * a.q_stride.row, first, a.seqlen_q);
+#line 229 "/kiln/templates/forward/ampere.tmpl.cu"
+  /* A ring of 2 slots: block n - 1 is on its way while n is used. */
+#pragma unroll
+  for (int i = 0; i < 1; i++) {
+    if (blocks - 1 - i >= 0) {
+      copy_k(at_k + i * 8192, k, 2 * a.k_stride.row, (blocks - 1 - i) * 64,
+             a.seqlen_k);
+      copy_v(at_v + i * 8192, v, 2 * a.v_stride.row, (blocks - 1 - i) * 64,
+             a.seqlen_k);
+    }
+    cp_async_commit();
+  }
+  int slot = 0;
+
+#line 243 "/kiln/templates/forward/ampere.tmpl.cu"
+#pragma unroll 1
+  for (int n = blocks - 1; n >= 0; n--) {
+#line 252 "/kiln/templates/forward/ampere.tmpl.cu"
+    cp_async_wait(0);
+    sync_threads();
+    const int free_slot = slot == 0 ? 1 : slot - 1, next = n - 1;
+    if (next >= 0) {
+      copy_k(at_k + (u32)free_slot * 8192, k, 2 * a.k_stride.row, next * 64,
+             a.seqlen_k);
+      copy_v(at_v + (u32)free_slot * 8192, v, 2 * a.v_stride.row, next * 64,
+             a.seqlen_k);
+    }
+    cp_async_commit();
+    scores(s, warp_q, at_k + (u32)slot * 8192);
+
+#line 265 "/kiln/templates/forward/ampere.tmpl.cu"
+    if ((n + 1) * (i64)64 > full) mask_block(s, n, &a);
+#pragma unroll
+    for (int t = 0; t < 2; t++) {
+      float factor[2];
+      softmax_step(s + t * 32, &st[t], factor, a.scale_log2, shift);
+#pragma unroll
+      for (int i = 0; i < 32; i++) o[t * 32 + i] *= factor[i / 2 % 2];
+    }
+#line 280 "/kiln/templates/forward/ampere.tmpl.cu"
+    accumulate(o, s, at_v + (u32)slot * 8192);
+    slot = slot == 1 ? 0 : slot + 1;
+#line 283 "/kiln/templates/forward/ampere.tmpl.cu"
+  }
+
+  /* o takes the place of q, k and v: everyone must have finished with them, and no copy may still
+   * be on its way. */
+  cp_async_wait(0);
+  sync_threads();
+  /* Again: kept alive, it would cost registers in the loop. */
+  const Place y = place_of(block_index(), &a);
+  float *lse = a.lse ? a.lse + y.head_index * a.seqlen_q : 0;
+  finish_rows(o, st, smem, lse, y.first, &a, shift);
+  sync_threads();
+  char *out = (char *)a.o + 2 * (y.batch * a.o_stride.batch + y.head * a.o_stride.head);
+  store_rows(smem, out, 2 * a.o_stride.row, y.first, a.seqlen_q);
+}
+
+#line 1 "/kiln/emulator"
+static void kiln_emu_run_kiln_forward(void **params) {
+  ForwardArgs p1;
+  __builtin_memcpy(&p1, params[0], sizeof p1);
+  kiln_forward(p1);
+}
+static const unsigned long kiln_emu_sizes_kiln_forward[] = {sizeof(ForwardArgs)};
+typedef struct {
+  const char *name;
+  void (*run)(void **params);
+  int num_params;
+  const unsigned long *sizes;
+  int talks;
+} kiln_emu_entry;
+EMU_EXPORT const kiln_emu_entry kiln_emu_entries[] = {
+  {"kiln_forward", kiln_emu_run_kiln_forward, 1, kiln_emu_sizes_kiln_forward, emu_talks},
+  {0, 0, 0, 0, 0}};
+EMU_EXPORT const unsigned long kiln_emu_api_size = sizeof(kiln_emu_api);
+EMU_EXPORT void kiln_emu_init(const kiln_emu_api *api);
+void kiln_emu_init(const kiln_emu_api *api) { kiln_emu = api; }
