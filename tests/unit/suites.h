@@ -15,6 +15,7 @@
   X(reference)              \
   X(textbook)               \
   X(generator)              \
+  X(cli)                    \
   X(status)                 \
   X(nvrtc_log)              \
   X(nvrtc)                  \
