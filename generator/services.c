@@ -64,4 +64,6 @@ void kiln__services_fill(kiln__services *services) {
   memset(services, 0, sizeof *services);
   services->generator = &generator_ops;
   services->nvrtc = &kiln__nvrtc_ops;
+  services->emulator = &kiln__emulator_ops;
+  services->emulator_compiler = &kiln__emulator_compiler_ops;
 }

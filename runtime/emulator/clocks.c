@@ -1,0 +1,164 @@
+/* Vector clocks: see clocks.h. */
+#include "runtime/emulator/machine.h"
+
+#include <string.h>
+
+/* ---- vectors of clocks, in steps of eight ---- */
+
+typedef int lanes __attribute__((vector_size(32), aligned(4), may_alias));
+
+#define STEP 8u
+
+static void maximum(int *clock, const int *other, u32 count) {
+  for (u32 i = 0; i < count; i += STEP) {
+    const lanes a = *(const lanes *)(clock + i), b = *(const lanes *)(other + i), mask = a > b;
+    *(lanes *)(clock + i) = (a & mask) | (b & ~mask);
+  }
+}
+
+void kiln__clocks_minimum(int *clock, const int *other, u32 count) {
+  for (u32 i = 0; i < count; i += STEP) {
+    const lanes a = *(const lanes *)(clock + i), b = *(const lanes *)(other + i), mask = a < b;
+    *(lanes *)(clock + i) = (a & mask) | (b & ~mask);
+  }
+}
+
+/* Whether every component of a is at least that of b. */
+static int covers(const int *a, const int *b, u32 count) {
+  lanes below = {0};
+  for (u32 i = 0; i < count; i += STEP) below |= *(const lanes *)(a + i) < *(const lanes *)(b + i);
+  int any = 0;
+  for (u32 i = 0; i < STEP; i++) any |= below[i];
+  return !any;
+}
+
+/* ---- components ---- */
+
+u32 kiln__clocks_of_thread(const emu_clocks *c, u32 rank, u32 thread) {
+  return rank * c->per_block + EMU_OWN * thread;
+}
+
+u32 kiln__clocks_of_warp(const emu_clocks *c, u32 rank, u32 warp) {
+  return rank * c->per_block + EMU_OWN * c->threads + warp;
+}
+
+u32 kiln__clocks_of_barrier(const emu_clocks *c, u32 rank, u32 barrier) {
+  return rank * c->per_block + EMU_OWN * c->threads + c->warps + barrier;
+}
+
+void kiln__clocks_create(emu_machine *machine) {
+  emu_clocks *c = &machine->clocks;
+  memset(c, 0, sizeof *c);
+  c->threads = machine->num_threads;
+  c->warps = machine->num_warps;
+  c->per_block = EMU_OWN * c->threads + c->warps + EMU_MBARRIERS;
+  c->count = (c->per_block * machine->num_blocks + STEP - 1) / STEP * STEP;
+}
+
+/* ---- snapshots ---- */
+
+static emu_snapshot *snapshot_new(emu_machine *machine) {
+  emu_clocks *c = &machine->clocks;
+  emu_snapshot *s = c->unused;
+  if (s)
+    c->unused = s->next;
+  else
+    s = kiln__machine_take(machine, sizeof *s + c->count * sizeof *s->clock);
+  s->references = 1;
+  return s;
+}
+
+static emu_snapshot *keep(emu_snapshot *s) {
+  s->references++;
+  return s;
+}
+
+void kiln__clocks_drop(emu_machine *machine, emu_snapshot *s) {
+  if (!s || --s->references > 0) return;
+  s->next = machine->clocks.unused;
+  machine->clocks.unused = s;
+}
+
+void kiln__clocks_thread(emu_thread *thread) {
+  emu_machine *machine = thread->machine;
+  emu_knowledge *k = &thread->knows;
+  k->first = kiln__clocks_of_thread(&machine->clocks, thread->block->rank, thread->index);
+  k->wgmma = kiln__clocks_of_warp(&machine->clocks, thread->block->rank, thread->warp);
+  k->own[EMU_GENERIC] = 1;
+  if (thread->block->rank == 0 && thread->index == 0)
+    k->seen = snapshot_new(machine);
+  else
+    k->seen = keep(machine->blocks[0].threads[0].knows.seen);
+}
+
+/* ---- release and acquire ---- */
+
+static void raise(int *clock, int value) {
+  if (*clock < value) *clock = value;
+}
+
+void kiln__clocks_release(emu_thread *thread, emu_sum *sum) {
+  emu_machine *machine = thread->machine;
+  emu_knowledge *k = &thread->knows;
+  if (!machine->checking) return;
+  kiln__proxy_update(thread);
+  if (!sum->clock)
+    sum->clock = kiln__machine_take(machine, machine->clocks.count * sizeof *sum->clock);
+  if (sum->joined != k->seen) {
+    maximum(sum->clock, k->seen->clock, machine->clocks.count);
+    kiln__clocks_drop(machine, sum->joined);
+    sum->joined = keep(k->seen);
+  }
+  for (u32 i = 0; i < EMU_OWN; i++) raise(sum->clock + k->first + i, k->own[i]);
+  raise(sum->clock + k->wgmma, k->wgmma_done);
+  k->own[EMU_GENERIC]++;
+  k->version++;
+}
+
+emu_snapshot *kiln__clocks_publish(emu_machine *machine, const emu_sum *sum) {
+  if (!machine->checking || !sum->clock) return NULL;
+  emu_snapshot *s = snapshot_new(machine);
+  memcpy(s->clock, sum->clock, machine->clocks.count * sizeof *s->clock);
+  return s;
+}
+
+void kiln__clocks_clear(emu_machine *machine, emu_sum *sum) {
+  if (!sum->clock) return;
+  memset(sum->clock, 0, machine->clocks.count * sizeof *sum->clock);
+  kiln__clocks_drop(machine, sum->joined);
+  sum->joined = NULL;
+}
+
+/* A snapshot of both, with a reference for the caller: one of the two when it covers the other. */
+static emu_snapshot *join(emu_machine *machine, emu_snapshot *a, emu_snapshot *b) {
+  const u32 count = machine->clocks.count;
+  if (covers(b->clock, a->clock, count)) return keep(b);
+  if (covers(a->clock, b->clock, count)) return keep(a);
+  emu_snapshot *s = snapshot_new(machine);
+  memcpy(s->clock, a->clock, count * sizeof *s->clock);
+  maximum(s->clock, b->clock, count);
+  return s;
+}
+
+/* The threads of a warp ask for the same join one after another. */
+static emu_snapshot *join_remembered(emu_machine *machine, emu_snapshot *a, emu_snapshot *b) {
+  emu_clocks *c = &machine->clocks;
+  for (u32 i = 0; i < EMU_MEMO; i++)
+    if (c->memo[i].a == a && c->memo[i].b == b) return keep(c->memo[i].joined);
+  struct emu_memo *memo = &c->memo[c->memo_next++ % EMU_MEMO];
+  emu_snapshot *joined = join(machine, a, b);
+  kiln__clocks_drop(machine, memo->a);
+  kiln__clocks_drop(machine, memo->b);
+  kiln__clocks_drop(machine, memo->joined);
+  *memo = (struct emu_memo){keep(a), keep(b), keep(joined)};
+  return joined;
+}
+
+void kiln__clocks_acquire(emu_thread *thread, emu_snapshot *snapshot) {
+  emu_knowledge *k = &thread->knows;
+  if (!snapshot || k->seen == snapshot) return;
+  emu_snapshot *joined = join_remembered(thread->machine, k->seen, snapshot);
+  kiln__clocks_drop(thread->machine, k->seen);
+  k->seen = joined;
+  k->version++;
+}

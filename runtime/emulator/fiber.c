@@ -1,0 +1,102 @@
+/* Stacks and the stack switch: see fiber.h. A switch saves the six registers that the x86-64 calling
+ * convention gives to the callee; everything else is dead across a call. */
+#include "runtime/emulator/fiber.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+
+#define PAGE 4096u
+
+/* Stack tops lie on different cache sets: threads of a block touch the same offsets at once. */
+#define COLOURS      16u
+#define COLOUR_BYTES 320u
+
+int kiln__fiber_stacks_create(emu_stacks *stacks, size_t count) {
+  char *base = mmap(NULL, count * EMU_STACK_BYTES, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  stacks->base = NULL;
+  stacks->count = 0;
+  if (base == MAP_FAILED) return -1;
+  stacks->base = base;
+  stacks->count = count;
+  for (size_t i = 0; i < count; i++) {
+    if (mprotect(base + i * EMU_STACK_BYTES, PAGE, PROT_NONE) != 0) {
+      kiln__fiber_stacks_destroy(stacks);
+      return -1;
+    }
+  }
+  return 0;
+}
+
+void kiln__fiber_stacks_destroy(emu_stacks *stacks) {
+  if (stacks->base) munmap(stacks->base, stacks->count * EMU_STACK_BYTES);
+  stacks->base = NULL;
+  stacks->count = 0;
+}
+
+char *kiln__fiber_stack(const emu_stacks *stacks, size_t index) {
+  return stacks->base + index * EMU_STACK_BYTES;
+}
+
+#if defined(__x86_64__)
+
+int kiln__fiber_supported(void) { return 1; }
+
+/* Laid out as kiln__fiber_switch leaves a stack: six registers, then the address to return to, then
+ * a zero as the caller's return address, on which debuggers end a backtrace. */
+void *kiln__fiber_prepare(const emu_stacks *stacks, size_t index, void (*body)(void)) {
+  char *top = kiln__fiber_stack(stacks, index) + EMU_STACK_BYTES;
+  uintptr_t *sp = (uintptr_t *)(top - 64 - index % COLOURS * COLOUR_BYTES);
+  *--sp = 0;
+  *--sp = (uintptr_t)body;
+  for (int i = 0; i < 6; i++) *--sp = 0;
+  return sp;
+}
+
+__attribute__((naked)) void kiln__fiber_switch(void **from __attribute__((unused)),
+                                               void *to __attribute__((unused))) {
+  __asm__("push %rbx\n"
+          "push %rbp\n"
+          "push %r12\n"
+          "push %r13\n"
+          "push %r14\n"
+          "push %r15\n"
+          "mov %rsp, (%rdi)\n"
+          "mov %rsi, %rsp\n"
+          "pop %r15\n"
+          "pop %r14\n"
+          "pop %r13\n"
+          "pop %r12\n"
+          "pop %rbp\n"
+          "pop %rbx\n"
+          "ret\n");
+}
+
+__attribute__((naked)) void kiln__fiber_resume(void *to __attribute__((unused))) {
+  __asm__("mov %rdi, %rsp\n"
+          "pop %r15\n"
+          "pop %r14\n"
+          "pop %r13\n"
+          "pop %r12\n"
+          "pop %rbp\n"
+          "pop %rbx\n"
+          "ret\n");
+}
+
+#else
+
+int kiln__fiber_supported(void) { return 0; }
+
+void *kiln__fiber_prepare(const emu_stacks *stacks, size_t index, void (*body)(void)) {
+  (void)stacks, (void)index, (void)body;
+  return NULL;
+}
+
+void kiln__fiber_switch(void **from, void *to) { (void)from, (void)to; }
+
+void kiln__fiber_resume(void *to) {
+  (void)to;
+  __builtin_trap();
+}
+
+#endif

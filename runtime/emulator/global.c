@@ -1,0 +1,65 @@
+/* Global memory: loads, stores and atomics, each inside one allocation and aligned to its size. */
+#include "runtime/emulator/global.h"
+
+#include <string.h>
+
+#include "runtime/emulator/launch.h"
+
+static void fault_bounds(const emu_allocation *a, const char *p, size_t bytes, const char *site) {
+  if (!a || p >= a->map + a->map_bytes)
+    kiln__emu_fault("%s: %zu bytes at %p lie in no device memory", site, bytes, (const void *)p);
+  kiln__emu_fault("%s: %zu bytes at offset %td of an allocation of %zu bytes", site, bytes,
+                  p - a->start, a->bytes);
+}
+
+void kiln__global_check(const emu_machine *machine, const void *p, size_t bytes, size_t align,
+                        const char *site) {
+  const emu_launch *launch = machine->launch;
+  if ((uintptr_t)p % align)
+    kiln__emu_fault("%s: global address %p is not a multiple of %zu", site, p, align);
+  const emu_allocation *a = kiln__memory_find(launch->memory, launch->num_allocations, p);
+  const size_t offset = a ? (size_t)((const char *)p - a->start) : 0;
+  if (!a || offset > a->bytes || bytes > a->bytes - offset) fault_bounds(a, p, bytes, site);
+}
+
+static void load(void *to, const void *from, size_t bytes, const char *site) {
+  const emu_thread *thread = kiln__emu_enter(site);
+  kiln__global_check(thread->machine, from, bytes, bytes, site);
+  memcpy(to, from, bytes);
+}
+
+static void store(void *to, const void *from, size_t bytes, const char *site) {
+  const emu_thread *thread = kiln__emu_enter(site);
+  kiln__global_check(thread->machine, to, bytes, bytes, site);
+  memcpy(to, from, bytes);
+}
+
+float kiln__emu_ldg_f32(const float *p, const char *site) {
+  float x;
+  load(&x, p, sizeof x, site);
+  return x;
+}
+
+u32 kiln__emu_ldg_u16(const u16 *p, const char *site) {
+  u16 x;
+  load(&x, p, sizeof x, site);
+  return x;
+}
+
+void kiln__emu_stg_u16(u16 *p, u32 x, const char *site) {
+  const u16 low = (u16)x;
+  store(p, &low, sizeof low, site);
+}
+
+void kiln__emu_stg_f32(float *p, float x, const char *site) { store(p, &x, sizeof x, site); }
+void kiln__emu_stg_u32(void *p, u32 x, const char *site) { store(p, &x, sizeof x, site); }
+void kiln__emu_ldg_u32x4(u32 *r, const void *p, const char *site) { load(r, p, 16, site); }
+void kiln__emu_stg_u32x4(void *p, const u32 *r, const char *site) { store(p, r, 16, site); }
+
+u64 kiln__emu_atomic_add_u64(u64 *p, u64 x, const char *site) {
+  const emu_thread *thread = kiln__emu_enter(site);
+  kiln__global_check(thread->machine, p, sizeof x, sizeof x, site);
+  const u64 before = *p;
+  *p = before + x;
+  return before;
+}

@@ -1,0 +1,150 @@
+/* One cluster on a machine: its memory, blocks and threads. See machine.h. */
+#include "runtime/emulator/machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "runtime/emulator/launch.h"
+
+#define PAGE 4096u
+
+_Thread_local emu_current kiln__emu_current;
+
+/* ---- memory that lives as long as the cluster ---- */
+
+#define CHUNK_BYTES (256u << 10)
+
+struct emu_chunk {
+  struct emu_chunk *next;
+  size_t used, size;
+  _Alignas(16) char bytes[];
+};
+
+static struct emu_chunk *chunk_new(emu_machine *machine, size_t size) {
+  struct emu_chunk *chunk = calloc(1, sizeof *chunk + size);
+  if (!chunk) kiln__emu_fault("the emulator is out of host memory");
+  chunk->size = size;
+  chunk->next = machine->chunks;
+  machine->chunks = chunk;
+  return chunk;
+}
+
+void *kiln__machine_take(emu_machine *machine, size_t bytes) {
+  bytes = (bytes + 15) / 16 * 16;
+  struct emu_chunk *chunk = machine->chunks;
+  if (!chunk || chunk->size - chunk->used < bytes)
+    chunk = chunk_new(machine, bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES);
+  void *taken = chunk->bytes + chunk->used;
+  chunk->used += bytes;
+  return taken;
+}
+
+/* ---- blocks ---- */
+
+/* The window ends at an unmapped page; everything in it begins as NaN. */
+static void map_shared(emu_block *block) {
+  const size_t bytes = EMU_SHARED_BASE + block->machine->shared_bytes;
+  const size_t inside = (bytes + PAGE - 1) / PAGE * PAGE;
+  char *map = mmap(NULL, inside + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) kiln__emu_fault("the emulator is out of host memory");
+  block->shared_map = map;
+  block->shared_map_bytes = inside + PAGE;
+  block->shared = map + inside - bytes;
+  mprotect(map + inside, PAGE, PROT_NONE);
+  memset(block->shared, 0xff, bytes);
+}
+
+static void create_mbarriers(emu_block *block) {
+  emu_machine *machine = block->machine;
+  const size_t places = machine->shared_bytes / 8 + 1;
+  block->mbarriers = kiln__machine_take(machine, EMU_MBARRIERS * sizeof *block->mbarriers);
+  block->mbarrier_at = kiln__machine_take(machine, places * sizeof *block->mbarrier_at);
+  memset(block->mbarrier_at, 0xff, places * sizeof *block->mbarrier_at);
+}
+
+/* Registers of a thread at entry: what the file holds for so many threads, in steps of 8. */
+static int entry_registers(const emu_machine *machine) {
+  const int each = EMU_REGISTER_FILE / (int)machine->num_threads / 8 * 8;
+  return each > 255 ? 255 : each;
+}
+
+static void thread_main(void);
+
+static void create_threads(emu_block *block) {
+  emu_machine *machine = block->machine;
+  for (u32 i = 0; i < machine->num_threads; i++) {
+    emu_thread *thread = &block->threads[i];
+    const size_t fiber = block->rank * machine->num_threads + i;
+    thread->machine = machine;
+    thread->block = block;
+    thread->index = i;
+    thread->warp = i / EMU_WARP;
+    thread->lane = i % EMU_WARP;
+    thread->site = "the kernel's entry";
+    thread->registers = entry_registers(machine);
+    thread->stack = kiln__fiber_stack(&machine->stacks, fiber);
+    thread->sp = kiln__fiber_prepare(&machine->stacks, fiber, thread_main);
+    block->warps[thread->warp].runnable |= 1u << thread->lane;
+    if (machine->checking) kiln__clocks_thread(thread);
+  }
+}
+
+static void create_block(emu_machine *machine, u32 rank, i64 index) {
+  emu_block *block = &machine->blocks[rank];
+  block->machine = machine;
+  block->rank = rank;
+  block->index = index;
+  block->alive = machine->num_threads;
+  block->threads = kiln__machine_take(machine, machine->num_threads * sizeof *block->threads);
+  block->warps = kiln__machine_take(machine, machine->num_warps * sizeof *block->warps);
+  block->named = kiln__machine_take(machine, EMU_NAMED_BARRIERS * sizeof *block->named);
+  for (u32 w = 0; w < machine->num_warps; w++) {
+    block->warps[w].threads = block->threads + w * EMU_WARP;
+    block->warps[w].priority = kiln__scheduler_random(machine);
+  }
+  map_shared(block);
+  create_mbarriers(block);
+  create_threads(block);
+  kiln__shadow_create(block);
+  kiln__wgmma_create(block);
+}
+
+void kiln__machine_begin(emu_machine *machine, i64 cluster) {
+  machine->blocks = kiln__machine_take(machine, machine->num_blocks * sizeof *machine->blocks);
+  if (machine->checking) kiln__clocks_create(machine);
+  for (u32 rank = 0; rank < machine->num_blocks; rank++)
+    create_block(machine, rank, cluster * machine->num_blocks + rank);
+}
+
+void kiln__machine_end(emu_machine *machine) {
+  for (u32 i = 0; machine->blocks && i < machine->num_blocks; i++)
+    if (machine->blocks[i].shared_map)
+      munmap(machine->blocks[i].shared_map, machine->blocks[i].shared_map_bytes);
+  while (machine->chunks) {
+    struct emu_chunk *next = machine->chunks->next;
+    free(machine->chunks);
+    machine->chunks = next;
+  }
+  machine->blocks = NULL;
+  machine->transfers = NULL;
+  machine->num_transfers = machine->capacity_transfers = 0;
+  machine->cluster_count = 0;
+  machine->cluster_sum = (emu_sum){NULL, NULL};
+  machine->last_warp = 0;
+}
+
+/* ---- a thread's life ---- */
+
+static void thread_main(void) {
+  emu_thread *thread = kiln__emu_current.thread;
+  thread->machine->launch->entry->run(thread->machine->launch->params);
+  thread->site = "the kernel's end";
+  kiln__copy_exit(thread);
+  kiln__tma_exit(thread);
+  kiln__wgmma_exit(thread);
+  thread->state = EMU_DONE;
+  thread->block->alive--;
+  thread->block->warps[thread->warp].runnable &= ~(1u << thread->lane);
+  kiln__fiber_resume(thread->machine->scheduler);
+}

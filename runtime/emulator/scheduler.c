@@ -1,0 +1,164 @@
+/* Who runs next, and when asynchronous work lands.
+ *
+ * A thread runs until an instruction blocks it. Late and eager: the scheduler stays with a warp while
+ * it has runnable lanes, then goes on to the next. Random: warps have priorities that are redrawn now
+ * and then, lanes are drawn, and every instruction may give up the processor. Starved warps run only
+ * when no other warp can and nothing that somebody waits for can land.
+ *
+ * Late work lands when nothing can run, and only what somebody waits for: the latest moment that the
+ * ISA allows. The scheduler runs on a fiber of its own, so that a fault anywhere is the same step:
+ * resume the host's thread and forget all fibers. */
+#include "runtime/emulator/machine.h"
+
+#include "runtime/emulator/launch.h"
+
+#define YIELD_ONE_IN  16u /* instructions under EMU_RANDOM */
+#define REDRAW_ONE_IN 64u /* picks */
+#define LAND_ONE_IN   24u /* picks */
+
+u32 kiln__scheduler_random(emu_machine *machine) {
+  u64 x = machine->random;
+  x ^= x << 13;
+  x ^= x >> 7;
+  x ^= x << 17;
+  machine->random = x;
+  return (u32)(x >> 20);
+}
+
+static int one_in(emu_machine *machine, u32 n) { return kiln__scheduler_random(machine) % n == 0; }
+
+/* ---- from a thread to the scheduler and back ---- */
+
+static void leave(emu_thread *thread) {
+  kiln__fiber_switch(&thread->sp, thread->machine->scheduler);
+}
+
+void kiln__scheduler_yield(emu_thread *thread) {
+  if (one_in(thread->machine, YIELD_ONE_IN)) leave(thread);
+}
+
+void kiln__scheduler_block(emu_thread *thread, emu_wait wait) {
+  thread->wait = wait;
+  thread->state = EMU_BLOCKED;
+  thread->block->warps[thread->warp].runnable &= ~(1u << thread->lane);
+  leave(thread);
+}
+
+void kiln__scheduler_wake(emu_thread *thread) {
+  if (thread->state != EMU_BLOCKED) return;
+  thread->state = EMU_RUNNABLE;
+  thread->wait.kind = EMU_WAIT_NONE;
+  thread->block->warps[thread->warp].runnable |= 1u << thread->lane;
+}
+
+static void run(emu_machine *machine, emu_thread *thread) {
+  kiln__emu_current.thread = thread;
+  kiln__fiber_switch(&machine->scheduler, thread->sp);
+  kiln__emu_current.thread = NULL;
+}
+
+/* ---- the choice ---- */
+
+static emu_warp *warp_number(emu_machine *machine, u32 i) {
+  return &machine->blocks[i / machine->num_warps].warps[i % machine->num_warps];
+}
+
+static int can_run(emu_machine *machine, u32 i, int starved) {
+  if (!warp_number(machine, i)->runnable) return 0;
+  return (int)(machine->starve >> i % machine->num_warps & 1) == starved;
+}
+
+static emu_thread *pick_in_order(emu_machine *machine, int starved) {
+  const u32 all = machine->num_blocks * machine->num_warps;
+  for (u32 i = 0; i < all; i++) {
+    const u32 number = (machine->last_warp + i) % all;
+    if (!can_run(machine, number, starved)) continue;
+    machine->last_warp = number;
+    emu_warp *warp = warp_number(machine, number);
+    return &warp->threads[__builtin_ctz(warp->runnable)];
+  }
+  return NULL;
+}
+
+static emu_thread *random_lane(emu_machine *machine, emu_warp *warp) {
+  const u32 start = kiln__scheduler_random(machine) % EMU_WARP;
+  for (u32 i = 0;; i++) {
+    const u32 lane = (start + i) % EMU_WARP;
+    if (warp->runnable >> lane & 1) return &warp->threads[lane];
+  }
+}
+
+static emu_thread *pick_random(emu_machine *machine, int starved) {
+  const u32 all = machine->num_blocks * machine->num_warps;
+  if (one_in(machine, REDRAW_ONE_IN))
+    warp_number(machine, kiln__scheduler_random(machine) % all)->priority =
+        kiln__scheduler_random(machine);
+  emu_warp *best = NULL;
+  for (u32 i = 0; i < all; i++) {
+    emu_warp *warp = warp_number(machine, i);
+    if (can_run(machine, i, starved) && (!best || warp->priority > best->priority)) best = warp;
+  }
+  return best ? random_lane(machine, best) : NULL;
+}
+
+static emu_thread *pick(emu_machine *machine, int starved) {
+  if (machine->schedule == EMU_RANDOM) return pick_random(machine, starved);
+  return pick_in_order(machine, starved);
+}
+
+/* ---- landing ---- */
+
+static int land_demanded(emu_machine *machine) {
+  return kiln__tma_land_demanded(machine) || kiln__wgmma_land_demanded(machine);
+}
+
+/* Something that is in flight, wanted or not. */
+static int land_any(emu_machine *machine) {
+  int (*const engines[])(emu_machine *) = {kiln__tma_land_any, kiln__wgmma_land_any,
+                                           kiln__copy_land_any};
+  const u32 count = sizeof engines / sizeof *engines, start = kiln__scheduler_random(machine);
+  for (u32 i = 0; i < count; i++)
+    if (engines[(start + i) % count](machine)) return 1;
+  return 0;
+}
+
+static u32 alive(const emu_machine *machine) {
+  u32 sum = 0;
+  for (u32 i = 0; i < machine->num_blocks; i++) sum += machine->blocks[i].alive;
+  return sum;
+}
+
+/* ---- the loop, on its own fiber ---- */
+
+static void step(emu_machine *machine) {
+  if (machine->schedule == EMU_RANDOM && one_in(machine, LAND_ONE_IN)) land_any(machine);
+  emu_thread *thread = pick(machine, 0);
+  if (!thread && land_demanded(machine)) return;
+  if (!thread && machine->starve) thread = pick(machine, 1);
+  if (!thread) kiln__emu_deadlock(machine);
+  run(machine, thread);
+}
+
+static void scheduler_main(void) {
+  emu_machine *machine = kiln__emu_current.machine;
+  kiln__machine_begin(machine, machine->cluster);
+  while (alive(machine)) step(machine);
+  kiln__tma_finish(machine);
+  kiln__fiber_resume(machine->home);
+}
+
+int kiln__scheduler_run(emu_machine *machine, i64 cluster) {
+  const emu_current before = kiln__emu_current;
+  machine->cluster = cluster;
+  machine->random = 0x9e3779b97f4a7c15ull * (machine->launch->options.seed + 1) +
+                    0xd1b54a32d192ed03ull * (u64)cluster;
+  if (!machine->random) machine->random = 1;
+  for (int i = 0; i < 8; i++) kiln__scheduler_random(machine);
+  kiln__emu_current = (emu_current){NULL, machine};
+  const size_t own = machine->num_blocks * machine->num_threads;
+  void *start = kiln__fiber_prepare(&machine->stacks, own, scheduler_main);
+  kiln__fiber_switch(&machine->home, start);
+  kiln__machine_end(machine);
+  kiln__emu_current = before;
+  return machine->message[0] ? -1 : 0;
+}

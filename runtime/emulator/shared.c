@@ -1,0 +1,137 @@
+/* Shared memory through the generic proxy: loads, stores, ldmatrix, stmatrix and raced flags. */
+#include "runtime/emulator/machine.h"
+
+#include <string.h>
+
+#include "runtime/emulator/warp.h"
+
+void kiln__shared_check(const emu_block *block, u32 at, u32 bytes, u32 align, const char *site) {
+  const u32 end = EMU_SHARED_BASE + block->machine->shared_bytes;
+  if (at % align)
+    kiln__emu_fault("%s: shared address 0x%x is not a multiple of %u", site, at, align);
+  if (at < EMU_SHARED_BASE || at > end || bytes > end - at)
+    kiln__emu_fault("%s: %u bytes at shared 0x%x lie outside the block's memory (0x%x to 0x%x)",
+                    site, bytes, at, EMU_SHARED_BASE, end);
+}
+
+static void load(void *to, u32 at, u32 bytes, const char *site) {
+  emu_thread *thread = kiln__emu_enter(site);
+  kiln__shared_check(thread->block, at, bytes, bytes, site);
+  kiln__shadow_read(thread, at, bytes, site);
+  memcpy(to, thread->block->shared + at, bytes);
+}
+
+static void store(u32 at, const void *from, u32 bytes, const char *site) {
+  emu_thread *thread = kiln__emu_enter(site);
+  kiln__shared_check(thread->block, at, bytes, bytes, site);
+  kiln__shadow_write(thread, at, bytes, site);
+  memcpy(thread->block->shared + at, from, bytes);
+}
+
+u32 kiln__emu_shared_base(const char *site) {
+  (void)site;
+  return EMU_SHARED_BASE;
+}
+
+int kiln__emu_lds_i32(u32 at, const char *site) {
+  int x;
+  load(&x, at, sizeof x, site);
+  return x;
+}
+
+float kiln__emu_lds_f32(u32 at, const char *site) {
+  float x;
+  load(&x, at, sizeof x, site);
+  return x;
+}
+
+void kiln__emu_lds_u32x4(u32 *r, u32 at, const char *site) { load(r, at, 16, site); }
+void kiln__emu_sts_i32(u32 at, int x, const char *site) { store(at, &x, sizeof x, site); }
+void kiln__emu_sts_f32(u32 at, float x, const char *site) { store(at, &x, sizeof x, site); }
+void kiln__emu_sts_u32(u32 at, u32 x, const char *site) { store(at, &x, sizeof x, site); }
+
+/* ---- flags that are raced on purpose: no shadow ---- */
+
+int kiln__emu_lds_flag(u32 at, const char *site) {
+  const emu_thread *thread = kiln__emu_enter(site);
+  int x;
+  kiln__shared_check(thread->block, at, sizeof x, sizeof x, site);
+  memcpy(&x, thread->block->shared + at, sizeof x);
+  return x;
+}
+
+void kiln__emu_sts_flag(u32 at, int x, const char *site) {
+  const emu_thread *thread = kiln__emu_enter(site);
+  kiln__shared_check(thread->block, at, sizeof x, sizeof x, site);
+  memcpy(thread->block->shared + at, &x, sizeof x);
+}
+
+/* ---- ldmatrix, stmatrix: 8 x 8 matrices of 16-bit elements ----
+ * Lane i names row i % 8 of matrix i / 8. Register m of lane i holds row i / 4 of matrix m, columns
+ * 2 (i % 4) and the next; with .trans column i / 4, rows 2 (i % 4) and the next. */
+
+static u16 element(const emu_warp *warp, u32 matrix, u32 row, u32 column) {
+  u16 x;
+  const u32 at = warp->offers[8 * matrix + row].value + 2 * column;
+  memcpy(&x, warp->threads[0].block->shared + at, sizeof x);
+  return x;
+}
+
+static void load_checks(emu_warp *warp) {
+  for (u32 i = 0; i < EMU_WARP; i++) {
+    kiln__shadow_read(&warp->threads[i], warp->offers[i].value, 16, warp->site);
+    kiln__proxy_loaded(&warp->threads[i], warp->offers[i].out);
+  }
+}
+
+static void load_rows(emu_warp *warp) {
+  load_checks(warp);
+  for (u32 i = 0; i < EMU_WARP; i++) {
+    u32 *r = warp->offers[i].out;
+    for (u32 m = 0; m < 4; m++)
+      memcpy(&r[m],
+             warp->threads[0].block->shared + warp->offers[8 * m + i / 4].value + 4 * (i % 4),
+             sizeof r[m]);
+  }
+}
+
+static void load_columns(emu_warp *warp) {
+  load_checks(warp);
+  for (u32 i = 0; i < EMU_WARP; i++) {
+    u32 *r = warp->offers[i].out;
+    for (u32 m = 0; m < 4; m++)
+      r[m] = element(warp, m, 2 * (i % 4), i / 4) | (u32)element(warp, m, 2 * (i % 4) + 1, i / 4)
+                                                        << 16;
+  }
+}
+
+static void store_rows(emu_warp *warp) {
+  for (u32 i = 0; i < EMU_WARP; i++) {
+    const u32 at = warp->offers[i].value;
+    kiln__shadow_write(&warp->threads[i], at, 16, warp->site);
+    for (u32 q = 0; q < 4; q++)
+      memcpy(warp->threads[0].block->shared + at + 4 * q,
+             &warp->offers[4 * (i % 8) + q].words[i / 8], 4);
+  }
+}
+
+static emu_thread *enter_matrix(u32 at, const char *site) {
+  emu_thread *thread = kiln__emu_enter(site);
+  kiln__shared_check(thread->block, at, 16, 16, site);
+  return thread;
+}
+
+void kiln__emu_ldmatrix_x4(u32 *r, u32 at, const char *site) {
+  const emu_offer offer = {.value = at, .out = r};
+  kiln__warp_meet(enter_matrix(at, site), offer, load_rows, site);
+}
+
+void kiln__emu_ldmatrix_x4_trans(u32 *r, u32 at, const char *site) {
+  const emu_offer offer = {.value = at, .out = r};
+  kiln__warp_meet(enter_matrix(at, site), offer, load_columns, site);
+}
+
+void kiln__emu_stmatrix_x4(u32 at, const u32 *r, const char *site) {
+  const emu_offer offer = {.value = at, .words = {r[0], r[1], r[2], r[3]}};
+  kiln__warp_meet(enter_matrix(at, site), offer, store_rows, site);
+}
