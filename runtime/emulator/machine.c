@@ -85,6 +85,7 @@ static void create_threads(emu_block *block) {
     thread->registers = entry_registers(machine);
     thread->stack = kiln__fiber_stack(&machine->stacks, fiber);
     thread->sp = kiln__fiber_prepare(&machine->stacks, fiber, thread_main);
+    thread->top = thread->sp;
     block->warps[thread->warp].runnable |= 1u << thread->lane;
     if (machine->checking) kiln__clocks_thread(thread);
   }

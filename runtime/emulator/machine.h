@@ -109,7 +109,8 @@ typedef struct emu_wgmma_part {
 
 struct emu_thread {
   void *sp;
-  char *stack;
+  char *stack; /* lowest address */
+  char *top;   /* where it begins: a local lies at the same distance in all threads */
   emu_machine *machine;
   emu_block *block;
   u32 index, warp, lane;

@@ -51,7 +51,7 @@ static void copy_fragment(emu_accumulator *acc, u32 t, float *d, int to_queue) {
 
 static u32 find_accumulator(emu_thread *thread, emu_warpgroup *group, const float *d, u32 n,
                             const char *site) {
-  const ptrdiff_t offset = (const char *)d - thread->stack;
+  const ptrdiff_t offset = (const char *)d - thread->top;
   u32 i = 0;
   while (i < EMU_ACCUMULATORS && group->accumulators[i].used &&
          group->accumulators[i].offset != offset)
@@ -80,7 +80,7 @@ static void hold(emu_accumulator *acc, u32 t, float *d) {
 }
 
 static void give_back(const emu_thread *thread, emu_accumulator *acc, u32 t, const char *site) {
-  float *d = (float *)(thread->stack + acc->offset);
+  float *d = (float *)(thread->top + acc->offset);
   for (u32 i = 0; i < acc->n / 2; i++) {
     u32 bits;
     memcpy(&bits, &d[i], sizeof bits);
@@ -330,7 +330,7 @@ void kiln__emu_touch(const void *registers, int count, const char *site) {
   const u32 number = thread->index / EMU_WARPGROUP, t = thread->index % EMU_WARPGROUP;
   if (number >= thread->block->num_warpgroups) return;
   const emu_warpgroup *group = &thread->block->warpgroups[number];
-  const ptrdiff_t offset = (const char *)registers - thread->stack;
+  const ptrdiff_t offset = (const char *)registers - thread->top;
   for (u32 i = 0; i < EMU_ACCUMULATORS; i++) {
     const emu_accumulator *acc = &group->accumulators[i];
     if (acc->used && acc->offset == offset && acc->held[t])

@@ -34,7 +34,7 @@ typedef struct emu_operation {
  * values live here, and the thread's registers hold poison. */
 typedef struct emu_accumulator {
   int used;
-  ptrdiff_t offset; /* in the thread's stack: the same in all threads */
+  ptrdiff_t offset; /* from the thread's top: the same in all threads */
   u32 n;
   float *values; /* EMU_TILE_ROWS x EMU_MAX_N */
   u8 held[EMU_WARPGROUP];
