@@ -184,7 +184,7 @@ static void measure(const comparison *c, kiln__figures *f) {
 }
 
 kiln_status kiln__compare(const kiln__inputs *inputs, const kiln__output *output, double budget,
-                        kiln__figures *figures) {
+                          kiln__figures *figures) {
   comparison c = {.in = inputs, .out = output, .exact = true};
   sample s = choose(inputs, budget);
   *figures = (kiln__figures){0};

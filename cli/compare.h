@@ -28,6 +28,6 @@ typedef struct kiln__figures {
 
 /* budget: multiplications of the reference. */
 kiln_status kiln__compare(const kiln__inputs *inputs, const kiln__output *output, double budget,
-                        kiln__figures *figures);
+                          kiln__figures *figures);
 
 #endif

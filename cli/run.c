@@ -319,7 +319,8 @@ static kiln_status print_text(const session *s) {
 static kiln_status report(session *s) {
   bool check = kiln__args_has(s->args, "--check");
   if (check) {
-    kiln_status status = kiln__compare(&s->inputs, &s->trial.output, KILN__COMPARE_ALL, &s->figures);
+    kiln_status status =
+        kiln__compare(&s->inputs, &s->trial.output, KILN__COMPARE_ALL, &s->figures);
     if (status != KILN_OK) return kiln__fail(status, "no memory is left for the fp64 reference");
   }
   kiln_status status = kiln__args_has(s->args, "--json") ? print_json(s) : print_text(s);

@@ -143,7 +143,7 @@ kiln_status kiln__schema_load(kiln__schema *schema) {
 }
 
 void kiln__schema_destroy(kiln__schema *schema) {
-  for (int i = 0; i < schema->num_fields; i++) free(schema->fields[i].values);
+  for (int i = 0; schema->fields && i < schema->num_fields; i++) free(schema->fields[i].values);
   free(schema->fields);
   json_decref(schema->made);
   json_decref(schema->root);

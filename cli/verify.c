@@ -308,7 +308,8 @@ static void verify_kernel(session *s, int64_t index) {
 static void forget(prepared *p) {
   kiln_plan_destroy(p->plan);
   free(p->error);
-  *p = (prepared){0};
+  p->plan = NULL;
+  p->error = NULL;
 }
 
 static kiln_status verify_kernels(session *s) {

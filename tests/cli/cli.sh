@@ -2,7 +2,7 @@
 # The command line without a device: parsing, help, refusals with their sentences and exit codes,
 # JSON, files. Compiling is tests/cli/compile.sh, launching tests/cli/emulator.sh.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 . tests/cli/lib.sh
 
 # ---- the program ----

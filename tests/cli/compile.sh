@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # compile and explain with NVRTC and no GPU: facts, files, order, cache.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 . tests/cli/lib.sh
 . tools/env.sh
 

@@ -19,7 +19,7 @@ try() {
   "$kiln" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || rc=$?
 }
 
-# refuses CODE SENTENCE ARGUMENT...: that exit code, that sentence alone on stderr, nothing on stdout.
+# refuses CODE SENTENCE ARGUMENT...: that exit code, that sentence on stderr, nothing on stdout.
 refuses() {
   local code=$1 sentence=$2
   shift 2
