@@ -12,14 +12,15 @@ local ampere = { name = "ampere", template = "forward/ampere.tmpl.cu" }
 -- Preferred tiles by the larger head dim: { block_m, block_n, num_stages, num_warps }; the first
 -- legal one is the default. 32 rows a warp (128 rows, 4 warps) feed two MMAs from every K and V
 -- fragment and run near the register limit; above 128 columns the output alone takes 128 registers
--- of a thread, so a warp keeps 16 rows. Up to 128 columns blocks of 64 keys would spill a few
--- registers; 48 keys do not, and were as fast (H200, 4096 keys: 318 against 321 TFLOP/s, causal 277
--- against 259).
+-- of a thread, so a warp keeps 16 rows. TFLOP/s on the H200 at 4096 keys, none and causal:
+-- head_dim 64: 112 keys in one slot 299, 272; 64 keys in two 287, 261
+-- head_dim 128: 48 keys 318, 277; 64 keys, which spill a few registers, 321, 259
+-- head_dim 256: 64 rows, two blocks a multiprocessor, 304, 267; 128 rows 235, 207
 local preferred = {
-  { upto = 64, { 128, 64, 2, 4 }, { 128, 64, 1, 4 } },
+  { upto = 64, { 128, 112, 1, 4 }, { 128, 64, 1, 4 } },
   { upto = 96, { 128, 64, 2, 4 }, { 128, 64, 1, 4 }, { 64, 64, 1, 4 } },
   { upto = 128, { 128, 48, 1, 4 }, { 64, 64, 1, 4 } },
-  { upto = 256, { 128, 64, 1, 8 }, { 64, 64, 1, 4 }, { 64, 32, 1, 4 } },
+  { upto = 256, { 64, 64, 1, 4 }, { 64, 32, 1, 4 } },
 }
 
 -- Scores and outputs (fp32) that a thread may keep: about 56 registers remain for fragments, the

@@ -37,26 +37,30 @@ local function derive(spec, tile)
   }
 end
 
--- q_slot, o_slot: bytes from one consumer's queries or output to the next one's.
-local function map_of(x, tile, q_slot, o_slot, over)
-  local bars = 8 * (4 * tile.num_stages + 2 * x.consumers)
+-- The shared-memory map. With two places for queries the next tile's are loaded while the present
+-- one is computed, and its output is staged where its queries were.
+local FLAGS = 64 -- of failed tiles
+
+local function map_of(x, tile, q_slots)
+  local q_slot = q_slots == 2 and math.max(x.q.total, x.o.total) or x.q.total
+  local bars = 8 * (4 * tile.num_stages + 2 * x.consumers * q_slots + 1)
   local map = layout.map({
-    { name = "q", bytes = x.consumers * q_slot, align = 1024 },
+    { name = "q", bytes = q_slots * x.consumers * q_slot, align = 1024 },
     { name = "k", bytes = tile.num_stages * x.k.total, align = 1024 },
     { name = "v", bytes = tile.num_stages * x.v.total, align = 1024 },
-    { name = "o", bytes = x.consumers * o_slot, align = 1024, over = over },
-    { name = "bars", bytes = bars, align = 8 },
+    { name = "bars", bytes = bars, align = 16 },
+    { name = "info", bytes = 16 * q_slots, align = 16 },
+    { name = "failed", bytes = 4 * (FLAGS + 1), align = 4 },
+    { name = "zero", bytes = 4, align = 4 },
   })
-  map.q_slot, map.o_slot, map.o_own = q_slot, o_slot, not over
+  map.q_slot, map.q_slots = q_slot, q_slots
   return map
 end
 
--- With a place of its own for the output, the next queries load while the present output is stored.
 local function choose_map(x, tile, arch)
-  local map = map_of(x, tile, x.q.total, x.o.total)
+  local map = map_of(x, tile, 2)
   if layout.fits(map, arch) then return map end
-  local slot = math.max(x.q.total, x.o.total)
-  return map_of(x, tile, slot, slot, "q")
+  return map_of(x, tile, 1)
 end
 
 function hopper.serves(spec)
@@ -136,7 +140,10 @@ function hopper.values(spec, tile, arch)
     block_m = tile.block_m, block_n = tile.block_n, num_stages = tile.num_stages,
     consumers = x.consumers, d16 = layout.round_up(spec.head_dim, 16),
     dim = spec.head_dim, dv = spec.head_dim_v,
-    at = map.at, q_slot = map.q_slot, o_slot = map.o_slot, o_own = map.o_own,
+    at = map.at, q_slot = map.q_slot, q_slots = map.q_slots, o_staged = map.q_slots == 2,
+    fast = dtype.wide_exponent, flags = FLAGS,
+    -- Narrow heads are the slower for it.
+    late_zero = spec.head_dim_v > 64,
     q_panels = x.q, k_panels = x.k, v_panels = x.v,
     -- Taking turns pays where two consumers compete for the tensor cores; narrow and wide heads run
     -- better without.
@@ -145,7 +152,7 @@ function hopper.values(spec, tile, arch)
     causal = spec.mask == "causal", dtype = spec.dtype, wide_exponent = dtype.wide_exponent,
     mma_qk = ("wgmma_ss_n%d_%s"):format(tile.block_n, spec.dtype),
     mma_pv = ("wgmma_rs_n%d_%s_t"):format(spec.head_dim_v, spec.dtype),
-    pack = dtype.pack, shift = dtype.wide_exponent and "(float)a->shift" or "0.0f",
+    pack = dtype.pack, shift = dtype.wide_exponent and "(float)me->a->shift" or "0.0f",
   }
 end
 

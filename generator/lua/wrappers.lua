@@ -144,8 +144,10 @@ return {
   -- threads, blocks, warps
   { name = "thread_index", ret = "int", params = "void", isa = "special registers",
     cuda = "return (int)threadIdx.x;" },
-  -- Volatile, so that reading it again is a way not to keep what follows from it in registers.
   { name = "block_index", ret = "i64", params = "void", isa = "special registers",
+    cuda = "return (i64)blockIdx.y * gridDim.x + blockIdx.x;" },
+  -- Volatile, so that reading it again is a way not to keep what follows from it in registers.
+  { name = "block_index_again", ret = "i64", params = "void", isa = "special registers",
     cuda = "u32 x, y, w;\n  " .. asm([[
       mov.u32 %0, %%ctaid.x;
       mov.u32 %1, %%ctaid.y;
@@ -163,6 +165,8 @@ return {
   { name = "shfl_i32", ret = "int", params = "int x, int lane", isa = "shfl.sync",
     cuda = "return __shfl_sync(0xffffffffu, x, lane);" },
   { name = "shfl_xor_f32", ret = "float", params = "float x, int lanes", isa = "shfl.sync",
+    cuda = "return __shfl_xor_sync(0xffffffffu, x, lanes);" },
+  { name = "shfl_xor_u32", ret = "u32", params = "u32 x, int lanes", isa = "shfl.sync",
     cuda = "return __shfl_xor_sync(0xffffffffu, x, lanes);" },
   { name = "any_sync", ret = "int", params = "int x", isa = "vote.sync",
     cuda = "return __any_sync(0xffffffffu, x);" },

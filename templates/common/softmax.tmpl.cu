@@ -40,12 +40,14 @@ DEV void mask_scores(float *s, int limit0, int limit1) {
   }
 }
 
-/* Takes a block of scores into m and turns it into p; factor[r] is what earlier p and sums of p v
- * must be multiplied by. A row that is hidden everywhere so far keeps m = -inf and p = 0. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float top[2] = {s[0], s[2]}, ref[2];
+/* Takes the first `columns` columns of every thread's share of a block into m. factor[r]: what
+ * earlier p and sums of p v must be multiplied by. ref[r]: the new m, but 0 for a row that is
+ * hidden everywhere so far: it keeps m = -inf and p = 0. */
+DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor, float *ref,
+                       float c) {
+  float top[2] = {s[0], s[2]};
 #pragma unroll
-  for (int j = 0; j < ${block_n // 8}; j++) {
+  for (int j = 0; j < columns / 8; j++) {
 #pragma unroll
     for (int r = 0; r < 2; r++)
       top[r] = fmaxf(top[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
@@ -58,6 +60,21 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
     st->m[r] = m;
     st->l[r] *= factor[r];
   }
+}
+
+/* s <- 2^(s c + bias) */
+DEV void exponentials(float *s, const float *bias, float c) {
+#pragma unroll
+  for (int j = 0; j < ${block_n // 8}; j++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
+  }
+}
+
+/* Takes a block of scores into m and turns it into p. */
+DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
+  float ref[2];
+  raise_maximum(s, ${block_n}, st, factor, ref, c);
   const float b0 = ref[0] * c, b1 = ref[1] * c;
   /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise
    * subtract first. */
@@ -69,11 +86,7 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
     }
   } else {
     const float bias[2] = {-b0 - shift, -b1 - shift};
-#pragma unroll
-    for (int j = 0; j < ${block_n // 8}; j++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
-    }
+    exponentials(s, bias, c);
   }
 #pragma unroll
   for (int j = 0; j < ${block_n // 8}; j++) {
@@ -82,9 +95,18 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
   }
 }
 
+DEV int sees_keys(i64 row, const ForwardArgs *a) {
+//@ if causal then
+  return a->seqlen_k > 0 && row + a->seqlen_k >= a->seqlen_q;
+//@ else
+  return a->seqlen_k > 0;
+//@ end
+}
+
 /* 1 / l by IEEE division, so that a power of two stays one: a row that sees one key returns v
- * exactly. */
-DEV float row_inverse(float l) { return l == 0.0f ? 0.0f : 1.0f / l; }
+ * exactly. A row that sees no key has l = 0 and gets zeros; one that sees scores of -inf alone gets
+ * NaN, as its softmax is 0 / 0. */
+DEV float row_inverse(float l, int sees_keys) { return l == 0.0f && !sees_keys ? 0.0f : 1.0f / l; }
 DEV float row_lse(float m, float l, float scale, float shift) {
   return l == 0.0f ? NEG_INFINITY : m * scale + (lg2(l) + shift) * 0.693147181f;
 }

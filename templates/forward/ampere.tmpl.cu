@@ -111,7 +111,7 @@ DEV void finish_rows(const float *o, const RowState *st, u32 to, float *lse, int
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const int row = warp_row + 16 * t + 8 * r + lane / 4;
-      const float l = quad_sum(st[t].l[r]), inverse = row_inverse(l);
+      const float l = quad_sum(st[t].l[r]), inverse = row_inverse(l, sees_keys(first + row, a));
 #pragma unroll
       for (int j = 0; j < ${dv16 // 8}; j++) {
         const float *x = o + t * ${dv16 // 2} + 4 * j + 2 * r;
@@ -169,7 +169,7 @@ DEV Place place_of(i64 tile, const ForwardArgs *a) {
 DEV void mask_block(float *s, int n, const ForwardArgs *a) {
   const int lane = thread_index() & 31, column = n * ${block_n} + 2 * (lane & 3);
 //@ if causal then
-  const Place x = place_of(block_index(), a);
+  const Place x = place_of(block_index_again(), a);
   const i64 row = x.first + thread_index() / 32 * ${rows_per_warp} + lane / 4;
   const i64 see = row + 1 + a->seqlen_k - a->seqlen_q;
 //@ end
@@ -287,7 +287,7 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
   cp_async_wait(0);
   sync_threads();
   /* Again: kept alive, it would cost registers in the loop. */
-  const Place y = place_of(block_index(), &a);
+  const Place y = place_of(block_index_again(), &a);
   float *lse = a.lse ? a.lse + y.head_index * a.seqlen_q : 0;
   finish_rows(o, st, smem, lse, y.first, &a, shift);
   sync_threads();

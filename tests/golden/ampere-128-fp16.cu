@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --dtype fp16 --head-dim 128 --block-m 128 --block-n 48 --num-stages 1 --num-warps 4 --plain
-// source id 6a886312c401f52b2a8fc89a42484c603792ec2172f770fa888fd0e0ce085d86
+// source id 8f9afe75477800416f1570264eb83b53e926cd4239f00d73be8ea73d5f419eb2
 // family ampere
 // spec arch=sm_80 pass=forward algorithm=flash dtype=fp16 head_dim=128 head_dim_v=128 mask=none
 // tile block_m=128 block_n=48 num_stages=1 num_warps=4
@@ -26,6 +26,9 @@ DEV int thread_index(void) {
   return (int)threadIdx.x;
 }
 DEV i64 block_index(void) {
+  return (i64)blockIdx.y * gridDim.x + blockIdx.x;
+}
+DEV i64 block_index_again(void) {
   u32 x, y, w;
   asm volatile("mov.u32 %0, %%ctaid.x;\n"
                "mov.u32 %1, %%ctaid.y;\n"
@@ -159,12 +162,14 @@ DEV void mask_scores(float *s, int limit0, int limit1) {
   }
 }
 
-/* Takes a block of scores into m and turns it into p; factor[r] is what earlier p and sums of p v
- * must be multiplied by. A row that is hidden everywhere so far keeps m = -inf and p = 0. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float top[2] = {s[0], s[2]}, ref[2];
+/* Takes the first `columns` columns of every thread's share of a block into m. factor[r]: what
+ * earlier p and sums of p v must be multiplied by. ref[r]: the new m, but 0 for a row that is
+ * hidden everywhere so far: it keeps m = -inf and p = 0. */
+DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor, float *ref,
+                       float c) {
+  float top[2] = {s[0], s[2]};
 #pragma unroll
-  for (int j = 0; j < 6; j++) {
+  for (int j = 0; j < columns / 8; j++) {
 #pragma unroll
     for (int r = 0; r < 2; r++)
       top[r] = fmaxf(top[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
@@ -177,6 +182,21 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
     st->m[r] = m;
     st->l[r] *= factor[r];
   }
+}
+
+/* s <- 2^(s c + bias) */
+DEV void exponentials(float *s, const float *bias, float c) {
+#pragma unroll
+  for (int j = 0; j < 6; j++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
+  }
+}
+
+/* Takes a block of scores into m and turns it into p. */
+DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
+  float ref[2];
+  raise_maximum(s, 48, st, factor, ref, c);
   const float b0 = ref[0] * c, b1 = ref[1] * c;
   /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise
    * subtract first. */
@@ -188,11 +208,7 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
     }
   } else {
     const float bias[2] = {-b0 - shift, -b1 - shift};
-#pragma unroll
-    for (int j = 0; j < 6; j++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
-    }
+    exponentials(s, bias, c);
   }
 #pragma unroll
   for (int j = 0; j < 6; j++) {
@@ -201,9 +217,14 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
   }
 }
 
+DEV int sees_keys(i64 row, const ForwardArgs *a) {
+  return a->seqlen_k > 0;
+}
+
 /* 1 / l by IEEE division, so that a power of two stays one: a row that sees one key returns v
- * exactly. */
-DEV float row_inverse(float l) { return l == 0.0f ? 0.0f : 1.0f / l; }
+ * exactly. A row that sees no key has l = 0 and gets zeros; one that sees scores of -inf alone gets
+ * NaN, as its softmax is 0 / 0. */
+DEV float row_inverse(float l, int sees_keys) { return l == 0.0f && !sees_keys ? 0.0f : 1.0f / l; }
 DEV float row_lse(float m, float l, float scale, float shift) {
   return l == 0.0f ? NEG_INFINITY : m * scale + (lg2(l) + shift) * 0.693147181f;
 }
@@ -343,7 +364,7 @@ DEV void finish_rows(const float *o, const RowState *st, u32 to, float *lse, int
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const int row = warp_row + 16 * t + 8 * r + lane / 4;
-      const float l = quad_sum(st[t].l[r]), inverse = row_inverse(l);
+      const float l = quad_sum(st[t].l[r]), inverse = row_inverse(l, sees_keys(first + row, a));
 #pragma unroll
       for (int j = 0; j < 16; j++) {
         const float *x = o + t * 64 + 4 * j + 2 * r;
@@ -455,7 +476,7 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
   cp_async_wait(0);
   sync_threads();
   /* Again: kept alive, it would cost registers in the loop. */
-  const Place y = place_of(block_index(), &a);
+  const Place y = place_of(block_index_again(), &a);
   float *lse = a.lse ? a.lse + y.head_index * a.seqlen_q : 0;
   finish_rows(o, st, smem, lse, y.first, &a, shift);
   sync_threads();

@@ -1,14 +1,14 @@
 // kiln 0.1.0  do not edit
-// kiln generate --arch sm_80 --dtype bf16 --head-dim 64 --causal --block-m 128 --block-n 64 --num-stages 2 --num-warps 4
-// source id aba020b8c15c024b1789c4283e3e1d5d5adb61f9d2080e2694183c2f8a391d5c
+// kiln generate --arch sm_80 --dtype bf16 --head-dim 64 --causal --block-m 128 --block-n 112 --num-stages 1 --num-warps 4
+// source id ae2b3fc223853a2795f6159241d60369c63e83dbb0d2ebb6ec2892e5d1aafa65
 // family ampere, for the emulator
 // spec arch=sm_80 pass=forward algorithm=flash dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
-// tile block_m=128 block_n=64 num_stages=2 num_warps=4
-// shared memory 49152 of 166912 bytes
+// tile block_m=128 block_n=112 num_stages=1 num_warps=4
+// shared memory 45056 of 166912 bytes
 //    offset     bytes  region
 //         0     16384  q
-//     16384     16384  k
-//     32768     16384  v
+//     16384     14336  k
+//     30720     14336  v
 //         0     16384  o
 
 typedef unsigned char u8;
@@ -52,6 +52,7 @@ DEV u32 emu_fp16(float x) {
 typedef struct {
   int (*thread_index)(const char *site);
   i64 (*block_index)(const char *site);
+  i64 (*block_index_again)(const char *site);
   i64 (*num_blocks)(const char *site);
   void (*sync_threads)(const char *site);
   void (*sync_warp)(const char *site);
@@ -59,6 +60,7 @@ typedef struct {
   void (*named_arrive)(int id, int threads, const char *site);
   int (*shfl_i32)(int x, int lane, const char *site);
   float (*shfl_xor_f32)(float x, int lanes, const char *site);
+  u32 (*shfl_xor_u32)(u32 x, int lanes, const char *site);
   int (*any_sync)(int x, const char *site);
   int (*redux_max_i32)(int x, const char *site);
   u32 (*shared_base)(const char *site);
@@ -113,6 +115,7 @@ static const kiln_emu_api *kiln_emu;
 enum { emu_talks = 0 };
 #define thread_index() kiln_emu->thread_index(SITE("thread_index()"))
 #define block_index() kiln_emu->block_index(SITE("block_index()"))
+#define block_index_again() kiln_emu->block_index_again(SITE("block_index_again()"))
 #define sync_threads() kiln_emu->sync_threads(SITE("sync_threads()"))
 #define shfl_xor_f32(x, lanes) kiln_emu->shfl_xor_f32(x, lanes, SITE("shfl_xor_f32(" #x ", " #lanes ")"))
 #define any_sync(x) kiln_emu->any_sync(x, SITE("any_sync(" #x ")"))
@@ -155,7 +158,7 @@ typedef struct {
 #line 3 "/kiln/templates/forward/ampere.tmpl.cu"
 /* FlashAttention forward for mma.sync: a block of 128 threads computes 128 query rows
  * of one head, a warp 32 of them. Keys and values pass through shared memory
- * in blocks of 64, from the last visible one to the first; scores, probabilities and the
+ * in blocks of 112, from the last visible one to the first; scores, probabilities and the
  * output stay in registers. */
 #line 1 "/kiln/templates/common/softmax.tmpl.cu"
 /* Online softmax over scores in mma fragments. A thread holds rows g and g + 8 of a 16-row tile
@@ -188,7 +191,7 @@ DEV void state_clear(RowState *st) {
 /* Hides columns at and beyond limit[r]; limits count from this thread's first column. */
 DEV void mask_scores(float *s, int limit0, int limit1) {
 #pragma unroll
-  for (int j = 0; j < 8; j++) {
+  for (int j = 0; j < 14; j++) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       s[4 * j + i] = 8 * j + i < limit0 ? s[4 * j + i] : NEG_INFINITY;
@@ -197,12 +200,14 @@ DEV void mask_scores(float *s, int limit0, int limit1) {
   }
 }
 
-/* Takes a block of scores into m and turns it into p; factor[r] is what earlier p and sums of p v
- * must be multiplied by. A row that is hidden everywhere so far keeps m = -inf and p = 0. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float top[2] = {s[0], s[2]}, ref[2];
+/* Takes the first `columns` columns of every thread's share of a block into m. factor[r]: what
+ * earlier p and sums of p v must be multiplied by. ref[r]: the new m, but 0 for a row that is
+ * hidden everywhere so far: it keeps m = -inf and p = 0. */
+DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor, float *ref,
+                       float c) {
+  float top[2] = {s[0], s[2]};
 #pragma unroll
-  for (int j = 0; j < 8; j++) {
+  for (int j = 0; j < columns / 8; j++) {
 #pragma unroll
     for (int r = 0; r < 2; r++)
       top[r] = fmaxf(top[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
@@ -215,33 +220,51 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
     st->m[r] = m;
     st->l[r] *= factor[r];
   }
+}
+
+/* s <- 2^(s c + bias) */
+DEV void exponentials(float *s, const float *bias, float c) {
+#pragma unroll
+  for (int j = 0; j < 14; j++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
+  }
+}
+
+/* Takes a block of scores into m and turns it into p. */
+DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
+  float ref[2];
+  raise_maximum(s, 112, st, factor, ref, c);
   const float b0 = ref[0] * c, b1 = ref[1] * c;
   /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise
    * subtract first. */
   if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
 #pragma unroll
-    for (int j = 0; j < 8; j++) {
+    for (int j = 0; j < 14; j++) {
 #pragma unroll
       for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
     }
   } else {
     const float bias[2] = {-b0 - shift, -b1 - shift};
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
-    }
+    exponentials(s, bias, c);
   }
 #pragma unroll
-  for (int j = 0; j < 8; j++) {
+  for (int j = 0; j < 14; j++) {
 #pragma unroll
     for (int r = 0; r < 2; r++) st->l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
   }
 }
 
+DEV int sees_keys(i64 row, const ForwardArgs *a) {
+#line 100 "/kiln/templates/common/softmax.tmpl.cu"
+  return a->seqlen_k > 0 && row + a->seqlen_k >= a->seqlen_q;
+#line 104 "/kiln/templates/common/softmax.tmpl.cu"
+}
+
 /* 1 / l by IEEE division, so that a power of two stays one: a row that sees one key returns v
- * exactly. */
-DEV float row_inverse(float l) { return l == 0.0f ? 0.0f : 1.0f / l; }
+ * exactly. A row that sees no key has l = 0 and gets zeros; one that sees scores of -inf alone gets
+ * NaN, as its softmax is 0 / 0. */
+DEV float row_inverse(float l, int sees_keys) { return l == 0.0f && !sees_keys ? 0.0f : 1.0f / l; }
 DEV float row_lse(float m, float l, float scale, float shift) {
   return l == 0.0f ? NEG_INFINITY : m * scale + (lg2(l) + shift) * 0.693147181f;
 }
@@ -275,7 +298,7 @@ DEV void copy_q(u32 to, const char *from, i64 row_bytes, int first, int end) {
 }
 
 #line 12 "/kiln/templates/forward/ampere.tmpl.cu"
-/* Starts the copy of rows first .. first + 63 of k. Rows at and past end become
+/* Starts the copy of rows first .. first + 111 of k. Rows at and past end become
  * 0: nothing is read for them, whatever their address.
 #line 17 "/kiln/templates/forward/ampere.tmpl.cu"
  */
@@ -283,7 +306,7 @@ DEV void copy_k(u32 to, const char *from, i64 row_bytes, int first, int end) {
   const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
   const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
 #pragma unroll 4
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 7; i++) {
     const int row = row0 + 16 * i, inside = row < end - first;
     const u32 line_to = to + (u32)row * 128;
 #line 28 "/kiln/templates/forward/ampere.tmpl.cu"
@@ -300,7 +323,7 @@ DEV void copy_k(u32 to, const char *from, i64 row_bytes, int first, int end) {
 }
 
 #line 12 "/kiln/templates/forward/ampere.tmpl.cu"
-/* Starts the copy of rows first .. first + 63 of v. Rows at and past end become
+/* Starts the copy of rows first .. first + 111 of v. Rows at and past end become
  * 0: nothing is read for them, whatever their address.
 #line 17 "/kiln/templates/forward/ampere.tmpl.cu"
  */
@@ -308,7 +331,7 @@ DEV void copy_v(u32 to, const char *from, i64 row_bytes, int first, int end) {
   const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
   const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
 #pragma unroll 4
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 7; i++) {
     const int row = row0 + 16 * i, inside = row < end - first;
     const u32 line_to = to + (u32)row * 128;
 #line 28 "/kiln/templates/forward/ampere.tmpl.cu"
@@ -327,13 +350,13 @@ DEV void copy_v(u32 to, const char *from, i64 row_bytes, int first, int end) {
 #line 43 "/kiln/templates/forward/ampere.tmpl.cu"
 /* ---- products ---- */
 
-/* s (32 x 64) = q k^T for the warp's rows, which begin at address q */
+/* s (32 x 112) = q k^T for the warp's rows, which begin at address q */
 DEV void scores(float *s, u32 q, u32 k) {
   const int lane = thread_index() & 31;
   const int q_row = lane & 15, q_chunk = lane >> 4;
   const int k_row = (lane & 7) + (lane >> 4) * 8, k_chunk = lane >> 3 & 1;
 #pragma unroll
-  for (int i = 0; i < 64; i++) s[i] = 0.0f;
+  for (int i = 0; i < 112; i++) s[i] = 0.0f;
 #pragma unroll
   for (int kk = 0; kk < 4; kk++) {
     u32 a[8];
@@ -343,14 +366,14 @@ DEV void scores(float *s, u32 q, u32 k) {
       ldmatrix_x4(a + 4 * t, q + (u32)row * 128 + (u32)chunk * 16);
     }
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
+    for (int j = 0; j < 7; j++) {
       const int row = 16 * j + k_row, chunk = (2 * kk + k_chunk) ^ (k_row & 7);
       u32 b[4];
       ldmatrix_x4(b, k + (u32)row * 128 + (u32)chunk * 16);
 #pragma unroll
       for (int t = 0; t < 2; t++) {
-        mma_m16n8k16_bf16(s + t * 32 + 8 * j, a + 4 * t, b);
-        mma_m16n8k16_bf16(s + t * 32 + 8 * j + 4, a + 4 * t, b + 2);
+        mma_m16n8k16_bf16(s + t * 56 + 8 * j, a + 4 * t, b);
+        mma_m16n8k16_bf16(s + t * 56 + 8 * j + 4, a + 4 * t, b + 2);
       }
     }
   }
@@ -361,11 +384,11 @@ DEV void accumulate(float *o, const float *p, u32 v) {
   const int lane = thread_index() & 31;
   const int v_row = lane & 15, v_chunk = lane >> 4;
 #pragma unroll
-  for (int kk = 0; kk < 4; kk++) {
+  for (int kk = 0; kk < 7; kk++) {
     u32 a[8];
 #pragma unroll
     for (int t = 0; t < 2; t++) {
-      const float *x = p + t * 32 + 8 * kk;
+      const float *x = p + t * 56 + 8 * kk;
 #pragma unroll
       for (int i = 0; i < 4; i++) a[4 * t + i] = pack_bf16(x[2 * i], x[2 * i + 1]);
     }
@@ -396,7 +419,7 @@ DEV void finish_rows(const float *o, const RowState *st, u32 to, float *lse, int
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const int row = warp_row + 16 * t + 8 * r + lane / 4;
-      const float l = quad_sum(st[t].l[r]), inverse = row_inverse(l);
+      const float l = quad_sum(st[t].l[r]), inverse = row_inverse(l, sees_keys(first + row, a));
 #pragma unroll
       for (int j = 0; j < 8; j++) {
         const float *x = o + t * 32 + 4 * j + 2 * r;
@@ -448,9 +471,9 @@ DEV Place place_of(i64 tile, const ForwardArgs *a) {
 
 /* Hides keys past the end and past the diagonal in block n. */
 DEV void mask_block(float *s, int n, const ForwardArgs *a) {
-  const int lane = thread_index() & 31, column = n * 64 + 2 * (lane & 3);
+  const int lane = thread_index() & 31, column = n * 112 + 2 * (lane & 3);
 #line 172 "/kiln/templates/forward/ampere.tmpl.cu"
-  const Place x = place_of(block_index(), a);
+  const Place x = place_of(block_index_again(), a);
   const i64 row = x.first + thread_index() / 32 * 32 + lane / 4;
   const i64 see = row + 1 + a->seqlen_k - a->seqlen_q;
 #line 176 "/kiln/templates/forward/ampere.tmpl.cu"
@@ -460,7 +483,7 @@ DEV void mask_block(float *s, int n, const ForwardArgs *a) {
     const i64 see0 = see + 16 * t, see1 = see0 + 8;
     const int end0 = see0 < a->seqlen_k ? (int)see0 : a->seqlen_k;
     const int end1 = see1 < a->seqlen_k ? (int)see1 : a->seqlen_k;
-    mask_scores(s + t * 32, end0 - column, end1 - column);
+    mask_scores(s + t * 56, end0 - column, end1 - column);
 #line 186 "/kiln/templates/forward/ampere.tmpl.cu"
   }
 }
@@ -475,7 +498,7 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
   const char *v = (const char *)a.v +
                   2 * (x.batch * a.v_stride.batch + x.head / a.group * a.v_stride.head);
   const u32 smem = shared_base();
-  const u32 at_q = smem + 0, at_k = smem + 16384, at_v = smem + 32768;
+  const u32 at_q = smem + 0, at_k = smem + 16384, at_v = smem + 30720;
   const u32 warp_q = at_q + (u32)(thread_index() / 32) * 4096;
 
   /* Keys below `full` are seen by every row of the block, keys at and past `end` by none. */
@@ -487,10 +510,10 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
                   : last + diagonal < a.seqlen_k ? (int)(last + diagonal)
                                                  : a.seqlen_k;
 #line 213 "/kiln/templates/forward/ampere.tmpl.cu"
-  const int blocks = (end + 63) / 64;
+  const int blocks = (end + 111) / 112;
   const float shift = (float)a.shift;
 
-  float o[64], s[64];
+  float o[64], s[112];
   RowState st[2];
 #pragma unroll
   for (int i = 0; i < 64; i++) o[i] = 0.0f;
@@ -498,48 +521,36 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
   for (int t = 0; t < 2; t++) state_clear(&st[t]);
 
   if (blocks > 0) copy_q(at_q, q, 2 * a.q_stride.row, first, a.seqlen_q);
-#line 229 "/kiln/templates/forward/ampere.tmpl.cu"
-  /* A ring of 2 slots: block n - 1 is on its way while n is used. */
-#pragma unroll
-  for (int i = 0; i < 1; i++) {
-    if (blocks - 1 - i >= 0) {
-      copy_k(at_k + i * 8192, k, 2 * a.k_stride.row, (blocks - 1 - i) * 64,
-             a.seqlen_k);
-      copy_v(at_v + i * 8192, v, 2 * a.v_stride.row, (blocks - 1 - i) * 64,
-             a.seqlen_k);
-    }
-    cp_async_commit();
-  }
-  int slot = 0;
+#line 225 "/kiln/templates/forward/ampere.tmpl.cu"
+  /* One slot each: values arrive while scores are computed, the next keys while values are used. */
+  if (blocks > 0) copy_k(at_k, k, 2 * a.k_stride.row, (blocks - 1) * 112, a.seqlen_k);
+  cp_async_commit();
 
 #line 243 "/kiln/templates/forward/ampere.tmpl.cu"
 #pragma unroll 1
   for (int n = blocks - 1; n >= 0; n--) {
-#line 252 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 246 "/kiln/templates/forward/ampere.tmpl.cu"
     cp_async_wait(0);
     sync_threads();
-    const int free_slot = slot == 0 ? 1 : slot - 1, next = n - 1;
-    if (next >= 0) {
-      copy_k(at_k + (u32)free_slot * 8192, k, 2 * a.k_stride.row, next * 64,
-             a.seqlen_k);
-      copy_v(at_v + (u32)free_slot * 8192, v, 2 * a.v_stride.row, next * 64,
-             a.seqlen_k);
-    }
+    copy_v(at_v, v, 2 * a.v_stride.row, n * 112, a.seqlen_k);
     cp_async_commit();
-    scores(s, warp_q, at_k + (u32)slot * 8192);
+    scores(s, warp_q, at_k);
 
 #line 265 "/kiln/templates/forward/ampere.tmpl.cu"
-    if ((n + 1) * (i64)64 > full) mask_block(s, n, &a);
+    if ((n + 1) * (i64)112 > full) mask_block(s, n, &a);
 #pragma unroll
     for (int t = 0; t < 2; t++) {
       float factor[2];
-      softmax_step(s + t * 32, &st[t], factor, a.scale_log2, shift);
+      softmax_step(s + t * 56, &st[t], factor, a.scale_log2, shift);
 #pragma unroll
       for (int i = 0; i < 32; i++) o[t * 32 + i] *= factor[i / 2 % 2];
     }
-#line 280 "/kiln/templates/forward/ampere.tmpl.cu"
-    accumulate(o, s, at_v + (u32)slot * 8192);
-    slot = slot == 1 ? 0 : slot + 1;
+#line 274 "/kiln/templates/forward/ampere.tmpl.cu"
+    cp_async_wait(0);
+    sync_threads();
+    if (n > 0) copy_k(at_k, k, 2 * a.k_stride.row, (n - 1) * 112, a.seqlen_k);
+    cp_async_commit();
+    accumulate(o, s, at_v);
 #line 283 "/kiln/templates/forward/ampere.tmpl.cu"
   }
 
@@ -548,7 +559,7 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
   cp_async_wait(0);
   sync_threads();
   /* Again: kept alive, it would cost registers in the loop. */
-  const Place y = place_of(block_index(), &a);
+  const Place y = place_of(block_index_again(), &a);
   float *lse = a.lse ? a.lse + y.head_index * a.seqlen_q : 0;
   finish_rows(o, st, smem, lse, y.first, &a, shift);
   sync_threads();

@@ -1,16 +1,18 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 192 --head-dim-v 128 --block-m 128 --block-n 112 --num-stages 2 --num-warps 12 --plain
-// source id ff251e22c9b75268b93726f5584734c7bc436c91a944d4731d89c424f59644ad
+// source id ccdb6fd4a08c8db7ebfed90eab151fed45fb6c424eaffe9915b306d5b0de7101
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=192 head_dim_v=128 mask=none
 // tile block_m=128 block_n=112 num_stages=2 num_warps=12
-// shared memory 225376 of 232448 bytes
+// shared memory 192904 of 232448 bytes
 //    offset     bytes  region
 //         0     49152  q
 //     49152     86016  k
 //    135168     57344  v
-//    192512     32768  o
-//    225280        96  bars
+//    192512       104  bars
+//    192624        16  info
+//    192640       260  failed
+//    192900         4  zero
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -28,12 +30,7 @@ DEV int thread_index(void) {
   return (int)threadIdx.x;
 }
 DEV i64 block_index(void) {
-  u32 x, y, w;
-  asm volatile("mov.u32 %0, %%ctaid.x;\n"
-               "mov.u32 %1, %%ctaid.y;\n"
-               "mov.u32 %2, %%nctaid.x;"
-               : "=r"(x), "=r"(y), "=r"(w));
-  return (i64)y * w + x;
+  return (i64)blockIdx.y * gridDim.x + blockIdx.x;
 }
 DEV i64 num_blocks(void) {
   return (i64)gridDim.x * gridDim.y;
@@ -56,8 +53,16 @@ DEV int shfl_i32(int x, int lane) {
 DEV float shfl_xor_f32(float x, int lanes) {
   return __shfl_xor_sync(0xffffffffu, x, lanes);
 }
+DEV u32 shfl_xor_u32(u32 x, int lanes) {
+  return __shfl_xor_sync(0xffffffffu, x, lanes);
+}
 DEV int any_sync(int x) {
   return __any_sync(0xffffffffu, x);
+}
+DEV int redux_max_i32(int x) {
+  int y;
+  asm volatile("redux.sync.max.s32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x));
+  return y;
 }
 DEV float ex2(float x) {
   float y;
@@ -78,12 +83,36 @@ DEV u32 shared_base(void) {
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
   return (u32)__cvta_generic_to_shared(shared_bytes);
 }
-DEV void stmatrix_x4(u32 at, const u32 *r) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-               :: "r"(at), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+DEV int lds_i32(u32 at) {
+  int x;
+  asm volatile("ld.volatile.shared.s32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
+  return x;
+}
+DEV void sts_i32(u32 at, int x) {
+  asm volatile("st.volatile.shared.s32 [%0], %1;" :: "r"(at), "r"(x) : "memory");
+}
+DEV float lds_f32(u32 at) {
+  float x;
+  asm volatile("ld.volatile.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
+  return x;
+}
+DEV void sts_f32(u32 at, float x) {
+  asm volatile("st.volatile.shared.f32 [%0], %1;" :: "r"(at), "f"(x) : "memory");
+}
+DEV int lds_flag(u32 at) {
+  int x;
+  asm volatile("ld.relaxed.cta.shared.s32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
+  return x;
+}
+DEV void sts_flag(u32 at, int x) {
+  asm volatile("st.relaxed.cta.shared.s32 [%0], %1;" :: "r"(at), "r"(x) : "memory");
 }
 DEV void stg_f32(float *p, float x) {
   *p = x;
+}
+DEV void stg_u32x4(void *p, const u32 *r) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+               :: "l"(p), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
 }
 DEV void bar_init(u32 bar, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(bar), "r"(arrivals) : "memory");
@@ -116,19 +145,7 @@ DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int col, int row, int h
                "l"(policy)
                : "memory");
 }
-DEV void tma_store(const TensorMap *map, u32 from, int col, int row, int head, int batch) {
-  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], "
-               "[%1];"
-               :: "l"(map), "r"(from), "r"(col), "r"(row), "r"(head), "r"(batch) : "memory");
-}
-DEV void bulk_commit(void) {
-  asm volatile("cp.async.bulk.commit_group;" :: : "memory");
-}
 #define bulk_wait(pending) asm volatile("cp.async.bulk.wait_group " #pending ";" ::: "memory")
-#define bulk_wait_read(pending) asm volatile("cp.async.bulk.wait_group.read " #pending ";" ::: "memory")
-DEV void fence_async(void) {
-  asm volatile("fence.proxy.async.shared::cta;" :: : "memory");
-}
 #define reg_dec(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(count))
 #define reg_inc(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(count))
 DEV void wgmma_fence(void) {
@@ -243,12 +260,16 @@ typedef struct {
   float scale_log2;    /* softmax_scale * log2(e), > 0 */
 } ForwardArgs;
 
-/* FlashAttention forward for TMA and wgmma. Warpgroup 0 is the producer: one thread feeds queries,
- * keys and values through mbarrier rings. Warpgroups 1 to 2 are consumers of 64 query
- * rows each: the scores of the next key block are computed while the softmax of the present one
- * runs.
+/* FlashAttention forward for TMA and wgmma. Warpgroup 0 is the producer: one thread hands out tiles
+ * and feeds queries, keys and values through mbarrier rings. Warpgroups 1 to 2 are
+ * consumers of 64 query rows each: the scores of the next key block are computed while the softmax
+ * of the present one runs.
  * The consumers take turns at the tensor cores.
- * A block works through many tiles. */
+ *
+ * Tiles are computed without a running maximum first. bf16 has the exponents for that unless
+ * scores rise by tens of nats within a tile; a tile in which they did is flagged, and computed
+ * again with the exact running maximum when the others are done.
+ */
 /* Online softmax over scores in mma fragments. A thread holds rows g and g + 8 of a 16-row tile
  * (g = lane / 4) and columns 8 j + 2 (lane & 3) + {0, 1}; four neighbouring lanes share a row.
  *
@@ -286,12 +307,14 @@ DEV void mask_scores(float *s, int limit0, int limit1) {
   }
 }
 
-/* Takes a block of scores into m and turns it into p; factor[r] is what earlier p and sums of p v
- * must be multiplied by. A row that is hidden everywhere so far keeps m = -inf and p = 0. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float top[2] = {s[0], s[2]}, ref[2];
+/* Takes the first `columns` columns of every thread's share of a block into m. factor[r]: what
+ * earlier p and sums of p v must be multiplied by. ref[r]: the new m, but 0 for a row that is
+ * hidden everywhere so far: it keeps m = -inf and p = 0. */
+DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor, float *ref,
+                       float c) {
+  float top[2] = {s[0], s[2]};
 #pragma unroll
-  for (int j = 0; j < 14; j++) {
+  for (int j = 0; j < columns / 8; j++) {
 #pragma unroll
     for (int r = 0; r < 2; r++)
       top[r] = fmaxf(top[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
@@ -304,6 +327,21 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
     st->m[r] = m;
     st->l[r] *= factor[r];
   }
+}
+
+/* s <- 2^(s c + bias) */
+DEV void exponentials(float *s, const float *bias, float c) {
+#pragma unroll
+  for (int j = 0; j < 14; j++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
+  }
+}
+
+/* Takes a block of scores into m and turns it into p. */
+DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
+  float ref[2];
+  raise_maximum(s, 112, st, factor, ref, c);
   const float b0 = ref[0] * c, b1 = ref[1] * c;
   /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise
    * subtract first. */
@@ -315,11 +353,7 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
     }
   } else {
     const float bias[2] = {-b0 - shift, -b1 - shift};
-#pragma unroll
-    for (int j = 0; j < 14; j++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
-    }
+    exponentials(s, bias, c);
   }
 #pragma unroll
   for (int j = 0; j < 14; j++) {
@@ -328,269 +362,613 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
   }
 }
 
+DEV int sees_keys(i64 row, const ForwardArgs *a) {
+  return a->seqlen_k > 0;
+}
+
 /* 1 / l by IEEE division, so that a power of two stays one: a row that sees one key returns v
- * exactly. */
-DEV float row_inverse(float l) { return l == 0.0f ? 0.0f : 1.0f / l; }
+ * exactly. A row that sees no key has l = 0 and gets zeros; one that sees scores of -inf alone gets
+ * NaN, as its softmax is 0 / 0. */
+DEV float row_inverse(float l, int sees_keys) { return l == 0.0f && !sees_keys ? 0.0f : 1.0f / l; }
 DEV float row_lse(float m, float l, float scale, float shift) {
   return l == 0.0f ? NEG_INFINITY : m * scale + (lg2(l) + shift) * 0.693147181f;
 }
 
 /* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
 
-DEV u32 k_full(u32 smem, int slot) { return smem + 225280 + 8 * slot; }
-DEV u32 k_empty(u32 smem, int slot) { return smem + 225296 + 8 * slot; }
-DEV u32 v_full(u32 smem, int slot) { return smem + 225312 + 8 * slot; }
-DEV u32 v_empty(u32 smem, int slot) { return smem + 225328 + 8 * slot; }
-DEV u32 q_full(u32 smem, int group) { return smem + 225344 + 8 * group; }
-DEV u32 q_empty(u32 smem, int group) { return smem + 225360 + 8 * group; }
+DEV u32 k_full(u32 smem, int slot) {
+  return smem + 192512 + 8 * slot;
+}
+DEV u32 k_empty(u32 smem, int slot) {
+  return smem + 192528 + 8 * slot;
+}
+DEV u32 v_full(u32 smem, int slot) {
+  return smem + 192544 + 8 * slot;
+}
+DEV u32 v_empty(u32 smem, int slot) {
+  return smem + 192560 + 8 * slot;
+}
+DEV u32 q_full(u32 smem, int slot, int group) {
+  const u32 first = smem + 192576;
+  return first + 8 * (slot * 2 + group);
+}
+DEV u32 q_empty(u32 smem, int slot, int group) {
+  const u32 first = smem + 192592;
+  return first + 8 * (slot * 2 + group);
+}
+DEV u32 fast_done(u32 smem) {
+  return smem + 192608;
+}
+/* Flag of a round's tile; rounds past the last flag share it. */
+DEV u32 failed_tile(u32 smem, int round) {
+  return smem + 192640 + 4 * (round < 64 ? round : 63);
+}
+DEV u32 any_failed(u32 smem) { return smem + 192896; }
 
-/* A place in a ring of 2 slots. parity: of the phase that a reader waits for; a writer
- * waits for the one before. */
+/* A place in a ring. parity: of the phase that a reader waits for; a writer waits for the one
+ * before. */
 typedef struct {
   int slot, parity;
 } Ring;
-DEV void ring_advance(Ring *ring) {
-  ring->parity ^= ring->slot == 1;
-  ring->slot = ring->slot == 1 ? 0 : ring->slot + 1;
+DEV void advance(Ring *ring, int slots) {
+  ring->parity ^= ring->slot == slots - 1;
+  ring->slot = ring->slot == slots - 1 ? 0 : ring->slot + 1;
 }
+typedef struct {
+  Ring q, k, v;
+} Rings;
 
 /* ---- tiles ---- */
 
 typedef struct {
-  int first, head, head_k, batch; /* first query row */
-  int blocks;                     /* key blocks that some row sees */
+  int first, head, batch; /* first query row */
+  int blocks;             /* key blocks, one at least, though all of it may be hidden; 0: the end */
 } Tile;
 
+/* ---- producer: one thread ---- */
+
+/* Numbers of this block's tiles, and what a number means. */
 /* m block fastest, then head, then batch: neighbouring blocks share keys and values. */
-DEV i64 tile_number(i64 round) { return round * num_blocks() + block_index(); }
+DEV i64 tile_number(int round) { return round * num_blocks() + block_index(); }
 DEV Tile tile_of(i64 t, const ForwardArgs *a) {
   const i64 head_index = t / a->m_blocks;
   Tile x;
   x.first = (int)(t - head_index * a->m_blocks) * 128;
   x.batch = (int)(head_index / a->num_heads);
   x.head = (int)(head_index - (i64)x.batch * a->num_heads);
-  x.head_k = x.head / a->group;
   i64 end = a->seqlen_k;
-  x.blocks = (int)((end + 111) / 112);
+  x.blocks = end < 1 ? 1 : (int)((end + 111) / 112);
   return x;
 }
 
-/* ---- producer ---- */
+/* Where the producer stands. */
+typedef struct {
+  u32 smem;
+  const TensorMap *map_q, *map_k, *map_v;
+  const ForwardArgs *a;
+  Rings ring;
+} Producer;
 
-/* TMA cache policies: queries pass through L2 once (evict first), keys and values are read again by
- * other blocks (evict last). */
-DEV void load_q(u32 smem, const TensorMap *map, Tile x, int parity) {
+/* Tells the consumers the next tile, and sends its queries: they pass through L2 once. */
+DEV void send_tile(Producer *me, Tile x) {
+  const int slot = me->ring.q.slot;
+#pragma unroll 1
+  for (int w = 0; w < 2; w++)
+    bar_wait(q_empty(me->smem, slot, w), me->ring.q.parity ^ 1);
+  const u32 info = me->smem + 192624 + 16 * slot;
+  sts_i32(info, x.first);
+  sts_i32(info + 4, x.head);
+  sts_i32(info + 8, x.batch);
+  sts_i32(info + 12, x.blocks);
 #pragma unroll 1
   for (int w = 0; w < 2; w++) {
-    bar_wait(q_empty(smem, w), parity ^ 1);
-    bar_expect(q_full(smem, w), 24576);
-    for (int c = 0; c < 3; c++) {
-      const u32 to = smem + 0 + w * 24576 + c * 8192;
-      tma_load(to, map, q_full(smem, w), 64 * c, x.first + 64 * w, x.head, x.batch,
-               0x12F0000000000000ull);
+    if (x.blocks == 0) {
+      bar_arrive(q_full(me->smem, slot, w));
+      continue;
     }
+    bar_expect(q_full(me->smem, slot, w), 24576);
+    const u32 to = me->smem + 0 + (slot * 2 + w) * 24576;
+    for (int c = 0; c < 3; c++)
+      tma_load(to + c * 8192, me->map_q, q_full(me->smem, slot, w), 64 * c,
+               x.first + 64 * w, x.head, x.batch, 0x12F0000000000000ull);
   }
-}
-DEV void load_k(u32 smem, const TensorMap *map, Tile x, int n, Ring *ring) {
-  bar_wait(k_empty(smem, ring->slot), ring->parity ^ 1);
-  bar_expect(k_full(smem, ring->slot), 43008);
-  for (int c = 0; c < 3; c++) {
-    const u32 to = smem + 49152 + ring->slot * 43008 + c * 14336;
-    tma_load(to, map, k_full(smem, ring->slot), 64 * c, n * 112, x.head_k, x.batch,
-             0x14F0000000000000ull);
-  }
-  ring_advance(ring);
-}
-DEV void load_v(u32 smem, const TensorMap *map, Tile x, int n, Ring *ring) {
-  bar_wait(v_empty(smem, ring->slot), ring->parity ^ 1);
-  bar_expect(v_full(smem, ring->slot), 28672);
-  for (int c = 0; c < 2; c++) {
-    const u32 to = smem + 135168 + ring->slot * 28672 + c * 14336;
-    tma_load(to, map, v_full(smem, ring->slot), 64 * c, n * 112, x.head_k, x.batch,
-             0x14F0000000000000ull);
-  }
-  ring_advance(ring);
+  advance(&me->ring.q, 1);
 }
 
-/* Keys run one block ahead of values, as the consumers use them. */
-DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const TensorMap *map_v,
-                 const ForwardArgs *a) {
-  Ring k_ring = {0, 0}, v_ring = {0, 0};
-  int q_parity = 0;
+/* Keys of block n. Other blocks read them again: evict last. Without keys every row lies past
+ * the end, so that zeros arrive. */
+DEV void send_k(Producer *me, Tile x, int n) {
+  Ring *ring = &me->ring.k;
+  const int row = me->a->seqlen_k == 0 ? 112 : n * 112;
+  const int head_k = x.head / me->a->group;
+  bar_wait(k_empty(me->smem, ring->slot), ring->parity ^ 1);
+  bar_expect(k_full(me->smem, ring->slot), 43008);
+  const u32 to = me->smem + 49152 + ring->slot * 43008;
+  for (int c = 0; c < 3; c++)
+    tma_load(to + c * 14336, me->map_k, k_full(me->smem, ring->slot),
+             64 * c, row, head_k, x.batch, 0x14F0000000000000ull);
+  advance(ring, 2);
+}
+
+/* Values of block n. Other blocks read them again: evict last. Without keys every row lies past
+ * the end, so that zeros arrive. */
+DEV void send_v(Producer *me, Tile x, int n) {
+  Ring *ring = &me->ring.v;
+  const int row = me->a->seqlen_k == 0 ? 112 : n * 112;
+  const int head_k = x.head / me->a->group;
+  bar_wait(v_empty(me->smem, ring->slot), ring->parity ^ 1);
+  bar_expect(v_full(me->smem, ring->slot), 28672);
+  const u32 to = me->smem + 135168 + ring->slot * 28672;
+  for (int c = 0; c < 2; c++)
+    tma_load(to + c * 14336, me->map_v, v_full(me->smem, ring->slot),
+             64 * c, row, head_k, x.batch, 0x14F0000000000000ull);
+  advance(ring, 2);
+}
+
+/* Sends all tiles as one stream of key blocks: keys of a block, then values of the block before,
+ * over the borders of tiles.
+ */
+DEV void send_tiles(Producer *me, int rounds) {
+  Tile before = {0, 0, 0, 0};
+  int before_n = 0;
+  Tile x = tile_of(tile_number(0), me->a);
 #pragma unroll 1
-  for (i64 round = 0; tile_number(round) < a->tiles; round++) {
-    const Tile x = tile_of(tile_number(round), a);
+  for (int round = 0; round < rounds; round++) {
+    Tile next = {0, 0, 0, 0};
+    if (round + 1 < rounds)
+      next = tile_of(tile_number(round + 1), me->a);
 #pragma unroll 1
     for (int n = x.blocks - 1; n >= 0; n--) {
-      load_k(smem, map_k, x, n, &k_ring);
-      if (n == x.blocks - 1) {
-        load_q(smem, map_q, x, q_parity);
-        q_parity ^= 1;
-      } else {
-        load_v(smem, map_v, x, n + 1, &v_ring);
-      }
+      send_k(me, x, n);
+      if (n == x.blocks - 1) send_tile(me, x);
+      if (before.blocks > 0) send_v(me, before, before_n);
+      before = x;
+      before_n = n;
     }
-    if (x.blocks > 0) load_v(smem, map_v, x, 0, &v_ring);
+    x = next;
   }
+  send_tile(me, x);
+  send_v(me, before, before_n);
 }
 
-/* ---- consumers ---- */
-
-/* Shared-memory matrix descriptor, 128-byte swizzle; address and strides in bytes. Moving along a
- * row: + bytes / 16. */
-DEV u64 descriptor(u32 address, u32 panel_stride) {
-  return (u64)(address >> 4 & 0x3fff) | (u64)(panel_stride >> 4) << 16 | (u64)(1024 >> 4) << 32 |
-         1ull << 62;
+/* Sends one tile by itself. */
+DEV void send_one(Producer *me, Tile x) {
+#pragma unroll 1
+  for (int n = x.blocks - 1; n >= 0; n--) {
+    send_k(me, x, n);
+    if (n == x.blocks - 1)
+      send_tile(me, x);
+    else
+      send_v(me, x, n + 1);
+  }
+  send_v(me, x, 0);
 }
 
-/* Issues s (64 x 112) = q k^T. */
-DEV void issue_scores(float *s, u64 q, u64 k) {
+DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const TensorMap *map_v,
+                 const ForwardArgs *a) {
+  Producer me = {smem, map_q, map_k, map_v, a, {{0, 0}, {0, 0}, {0, 0}}};
+  int rounds = (int)(a->tiles / num_blocks());
+  rounds += tile_number(rounds) < a->tiles;
+  send_tiles(&me, rounds);
+  bar_wait(fast_done(smem), 0);
+  if (!lds_flag(any_failed(smem))) return;
+#pragma unroll 1
+  for (int round = 0; round < rounds; round++) {
+    if (!lds_flag(failed_tile(smem, round))) continue;
+    send_one(&me, tile_of(tile_number(round), a));
+  }
+  const Tile end = {0, 0, 0, 0};
+  send_tile(&me, end);
+}
+/* ---- consumers: a warpgroup each ---- */
+
+typedef struct {
+  u32 smem;
+  int group, lane, warp_row; /* warp_row: first of the warp's 16 rows within the warpgroup's 64 */
+  u32 q, k, v;               /* descriptors: of the present queries, of the first slots */
+  u32 q_flip;                /* q ^ q_flip: the descriptor of the next queries */
+  int tile;                  /* tiles taken */
+  Ring k_ring, v_ring;
+  float c;                   /* softmax_scale log2(e) */
+  const TensorMap *map_o;
+  const ForwardArgs *a;
+} Consumer;
+
+/* A consumer's share of a tile. row: this thread's first. Keys below full are seen by every row. */
+typedef struct {
+  int first, head, batch, blocks, row, full;
+} Share;
+
+/* Low words of shared-memory matrix descriptors, 128-byte swizzle; address and panel stride in
+ * bytes. Moving along a row: + bytes / 16. The high word is the same for all: eight rows are
+ * 1024 bytes. */
+DEV u32 descriptor(u32 address, u32 panel_stride) {
+  return (address >> 4 & 0x3fff) | panel_stride >> 4 << 16;
+}
+DEV u64 matrix(u32 descriptor) { return (u64)0x40000040u << 32 | descriptor; }
+
+DEV int q_place(const Consumer *me) { return me->tile & 0; }
+DEV void next_place(Consumer *me) {
+  me->tile++;
+  me->q ^= me->q_flip;
+}
+
+/* Waits for the next tile and its queries. The reductions tell the compiler that the numbers are
+ * the same in the whole warp, so that loops over them keep their state in uniform registers. */
+DEV Share take_tile(const Consumer *me) {
+  const int slot = q_place(me);
+  bar_wait(q_full(me->smem, slot, me->group), me->tile / 1 & 1);
+  const u32 info = me->smem + 192624 + 16 * slot;
+  Share x;
+  x.first = redux_max_i32(lds_i32(info)) + 64 * me->group;
+  x.head = redux_max_i32(lds_i32(info + 4));
+  x.batch = redux_max_i32(lds_i32(info + 8));
+  x.blocks = redux_max_i32(lds_i32(info + 12));
+  x.row = x.first + me->warp_row + me->lane / 4;
+  x.full = me->a->seqlen_k;
+  return x;
+}
+
+/* ---- products ---- */
+
+/* s (64 x 112) = q k^T, started */
+DEV void issue_scores(const Consumer *me, float *s) {
+  const u32 k = me->k + me->k_ring.slot * 2688;
+  wgmma_fence();
 #pragma unroll
   for (int i = 0; i < 12; i++)
-    wgmma_ss_n112_bf16(s, q + i / 4 * 512 + i % 4 * 2,
-                       k + i / 4 * 896 + i % 4 * 2, i != 0);
+    wgmma_ss_n112_bf16(s, matrix(me->q + i / 4 * 512 + i % 4 * 2),
+              matrix(k + i / 4 * 896 + i % 4 * 2), i != 0);
+  wgmma_commit();
 }
-/* Issues o (64 x 128) += p v. */
-DEV void issue_output(float *o, const u32 *p, u64 v) {
+/* o (64 x 128) += p v, started */
+DEV void issue_output(const Consumer *me, float *o, const u32 *p) {
+  const u32 v = me->v + me->v_ring.slot * 1792;
+  wgmma_fence();
 #pragma unroll
-  for (int i = 0; i < 7; i++) wgmma_rs_n128_bf16_t(o, p + 4 * i, v + i * 128, 1);
+  for (int i = 0; i < 7; i++) wgmma_rs_n128_bf16_t(o, p + 4 * i, matrix(v + i * 128), 1);
+  wgmma_commit();
+}
+/* Starts the scores of the next block and the output of the present one, when it is this group's turn. */
+DEV void issue_both(const Consumer *me, float *s, float *o, const u32 *p) {
+  bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
+  named_sync(1 + me->group, 256);
+  issue_scores(me, s);
+  bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
+  issue_output(me, o, p);
+  named_arrive(1 + (me->group + 1) % 2, 256);
+}
+/* Give slots back; the product that read them has been waited for. */
+DEV void free_k(Consumer *me) {
+  if (me->lane == 0) bar_arrive(k_empty(me->smem, me->k_ring.slot));
+  advance(&me->k_ring, 2);
+}
+DEV void free_v(Consumer *me) {
+  if (me->lane == 0) bar_arrive(v_empty(me->smem, me->v_ring.slot));
+  advance(&me->v_ring, 2);
+}
+DEV void free_q(const Consumer *me, int slot) {
+  if (me->lane == 0) bar_arrive(q_empty(me->smem, slot, me->group));
 }
 
-/* Rounds probabilities to bf16: accumulator layout and A-operand layout are the same. */
+/* Hides keys past the end in block n. */
+DEV void mask_block(const Consumer *me, float *s, int n, int row) {
+  const int column = n * 112 + 2 * (me->lane & 3), seqlen_k = me->a->seqlen_k;
+  mask_scores(s, seqlen_k - column, seqlen_k - column);
+}
+
+/* p <- s, rounded to bf16: accumulators and A operands have the same layout. */
 DEV void pack_probabilities(u32 *p, const float *s) {
 #pragma unroll
   for (int i = 0; i < 28; i++) p[i] = pack_bf16(s[2 * i], s[2 * i + 1]);
 }
 
-/* Hides keys past the end in block n.
- * first: this thread's first row. */
-DEV void mask_block(float *s, int n, int first, const ForwardArgs *a) {
-  const int column = n * 112 + 2 * (thread_index() & 3);
-  mask_scores(s, a->seqlen_k - column, a->seqlen_k - column);
+/* ---- output ---- */
+
+/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
+ * i. */
+DEV void quad_transpose(u32 *w, int lane) {
+  const int odd = lane & 1, high = lane & 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
+    w[i] = odd ? t : w[i];
+    w[i + 1] = odd ? w[i + 1] : t;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
+    w[i] = high ? t : w[i];
+    w[i + 2] = high ? w[i + 2] : t;
+  }
+}
+/* Stores the thread's two rows from registers, 16 bytes at a time: shared memory has no room to
+ * stage them. */
+DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Share x) {
+  const ForwardArgs *a = me->a;
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const int row = x.row + 8 * r;
+    char *to = (char *)a->o + 2 * (x.batch * a->o_stride.batch + row * a->o_stride.row +
+                                   x.head * a->o_stride.head);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      u32 w[4] = {0, 0, 0, 0};
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        if (4 * j + i >= 16) continue;
+        const float *y = o + 16 * j + 4 * i + 2 * r;
+        w[i] = pack_bf16(y[0] * inverse[r], y[1] * inverse[r]);
+      }
+      quad_transpose(w, me->lane);
+      const int chunk = 4 * j + (me->lane & 3);
+      if (row < a->seqlen_q && chunk < 16) stg_u32x4(to + 16 * chunk, w);
+    }
+  }
 }
 
-/* Normalises and rounds the warp's 16 rows into shared memory at address `to` of its warpgroup, and
- * sends them off by TMA. */
-DEV void store_output(const float *o, const RowState *st, u32 to, const TensorMap *map, Tile x,
-                      int group, const ForwardArgs *a, float shift) {
-  const int lane = thread_index() & 31, warp_row = thread_index() / 32 % 4 * 16;
-  const int row = warp_row + (lane & 15);
-  const float l[2] = {quad_sum(st->l[0]), quad_sum(st->l[1])};
-  const float inverse[2] = {row_inverse(l[0]), row_inverse(l[1])};
+DEV void store_lse(const Consumer *me, const float *lse, Share x) {
+  const ForwardArgs *a = me->a;
+  if (!a->lse || (me->lane & 3) != 0) return;
+  float *to = a->lse + ((i64)x.batch * a->num_heads + x.head) * a->seqlen_q;
 #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    u32 r[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      r[i] = pack_bf16(o[8 * k + 2 * i] * inverse[i % 2], o[8 * k + 2 * i + 1] * inverse[i % 2]);
-    stmatrix_x4(to + k / 4 * 8192 + row * 128 + (((2 * k % 8 + (lane >> 4)) ^ (row & 7)) << 4), r);
+  for (int r = 0; r < 2; r++) {
+    if (x.row + 8 * r < a->seqlen_q) stg_f32(to + x.row + 8 * r, lse[r]);
   }
-  fence_async();
-  sync_warp();
-  const int first = x.first + 64 * group + warp_row;
-  if (lane == 0) {
+}
+
+/* ---- fast: no running maximum ---- */
+
+/* A row's reference m is the maximum of some scores of its first block, and p = 2^((s - m) c)
+ * from then on, however large later scores are: bf16 and fp32 share the exponent range, p may
+ * exceed 1 by far, and the common factor leaves with 1 / l. So steady blocks need no maximum, no
+ * rescaling and no wait before the exponentials.
+ *
+ * What this cannot hold is flagged when the tile is stored: sums near the end of the range, any
+ * output that is not finite (p v overflowed, or v holds such values), scores so large that the
+ * rounding of m c shows, rows with l = 0. Blocks that hide keys take the exact maximum, up to
+ * the first block of which every row has seen a key. */
+typedef struct {
+  RowState row;
+  float bias[2]; /* - m c */
+} FastState;
+
+/* p <- s as pack_probabilities does, sums to l. They start from a zero that is read from shared
+ * memory only now, which keeps the assembler from moving the additions up among the
+ * exponentials, where each would wait for its operand (H200, head_dim 128: 735 against 674
+ * TFLOP/s). */
+DEV void pack_and_sum(u32 *p, const float *s, float *l, float zero) {
+  float sum[4] = {s[0] + zero, s[1] + zero, s[2] + zero, s[3] + zero};
+  pack_probabilities(p, s);
 #pragma unroll
-    for (int c = 0; c < 2; c++)
-      tma_store(map, to + c * 8192 + warp_row * 128, 64 * c, first, x.head, x.batch);
-    bulk_commit();
+  for (int j = 1; j < 14; j++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) sum[i] += s[4 * j + i];
   }
-  if (a->lse && (lane & 3) == 0) {
-    float *lse = a->lse + ((i64)x.batch * a->num_heads + x.head) * a->seqlen_q;
+  l[0] += sum[0] + sum[1];
+  l[1] += sum[2] + sum[3];
+}
+
+DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor, int n, int row) {
+  float ref[2];
+  mask_block(me, s, n, row);
+  raise_maximum(s, 112, &st->row, factor, ref, me->c);
 #pragma unroll
-    for (int r2 = 0; r2 < 2; r2++) {
-      const int at = first + lane / 4 + 8 * r2;
-      if (at < a->seqlen_q) stg_f32(lse + at, row_lse(st->m[r2], l[r2], a->softmax_scale, shift));
+  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c;
+  exponentials(s, st->bias, me->c);
+}
+
+/* The first block of a tile. Where nothing is hidden the maximum of 16 columns will do. */
+DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x) {
+  float factor[2], ref[2];
+  state_clear(&st->row);
+  if ((n + 1) * (i64)112 > x.full) {
+    masked_step(me, s, st, factor, n, x.row);
+  } else {
+    raise_maximum(s, 16, &st->row, factor, ref, me->c);
+#pragma unroll
+    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c;
+    exponentials(s, st->bias, me->c);
+  }
+}
+
+/* round: the tile's, for its flag */
+DEV void finish_fast(const Consumer *me, const float *o, const FastState *st, Share x, int round) {
+  float inverse[2], lse[2], probe = 0.0f;
+  int good = 1;
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const float l = quad_sum(st->row.l[r]);
+    inverse[r] = 1.0f / l;
+    lse[r] = (lg2(l) - st->bias[r]) * 0.693147181f;
+    good = good && l > 0.0f && l < 1e30f && fabsf(st->bias[r]) < 4096.0f;
+  }
+#pragma unroll
+  for (int i = 0; i < 64; i++) probe = fmaf(o[i], 0.0f, probe);
+  store_rows(me, o, inverse, x);
+  store_lse(me, lse, x);
+  if (any_sync(!(good && probe == 0.0f)) && me->lane == 0) {
+    sts_flag(failed_tile(me->smem, round), 1);
+    sts_flag(any_failed(me->smem), 1);
+  }
+}
+
+DEV void run_fast(Consumer *me) {
+  float s[56], o[64], factor[2];
+  u32 p[28];
+  FastState st;
+  Share x = take_tile(me);
+  int n = x.blocks - 1;
+  bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
+  issue_scores(me, s);
+  wgmma_wait(0);
+  touch_f32x56(s);
+  free_k(me);
+  if (n == 0) free_q(me, q_place(me));
+  first_step(me, s, &st, n, x);
+  pack_and_sum(p, s, st.row.l, 0.0f);
+#pragma unroll
+  for (int i = 0; i < 64; i++) o[i] = 0.0f;
+
+  for (;;) {
+    /* Blocks of the diagonal and past it. */
+#pragma unroll 1
+    while (n > 0 && n * (i64)112 >= x.full) {
+      n--;
+      issue_both(me, s, o, p);
+      wgmma_wait(1);
+      touch_f32x56(s);
+      free_k(me);
+      if (n == 0) free_q(me, q_place(me));
+      masked_step(me, s, &st, factor, n, x.row);
+      wgmma_wait(0);
+      touch_f32x64(o);
+      touch_u32x28(p);
+      free_v(me);
+#pragma unroll
+      for (int i = 0; i < 64; i++) o[i] *= factor[i / 2 % 2];
+      pack_and_sum(p, s, st.row.l, 0.0f);
     }
+    /* Steady state. */
+#pragma unroll 1
+    while (n > 0) {
+      n--;
+      issue_both(me, s, o, p);
+      wgmma_wait(1);
+      touch_f32x56(s);
+      free_k(me);
+      if (n == 0) free_q(me, q_place(me));
+      exponentials(s, st.bias, me->c);
+      wgmma_wait(0);
+      touch_f32x56(s);
+      touch_f32x64(o);
+      touch_u32x28(p);
+      free_v(me);
+      pack_and_sum(p, s, st.row.l, lds_f32(me->smem + 192900));
+    }
+    const int round = me->tile;
+    next_place(me);
+    const Share next = take_tile(me);
+    if (next.blocks == 0) break;
+    /* The first scores of the next tile run beside the last product of this one. */
+    issue_both(me, s, o, p);
+    n = next.blocks - 1;
+    wgmma_wait(0);
+    touch_f32x56(s);
+    touch_f32x64(o);
+    touch_u32x28(p);
+    free_k(me);
+    free_v(me);
+    if (n == 0) free_q(me, q_place(me));
+    finish_fast(me, o, &st, x, round);
+    x = next;
+    first_step(me, s, &st, n, x);
+    pack_and_sum(p, s, st.row.l, 0.0f);
+#pragma unroll
+    for (int i = 0; i < 64; i++) o[i] = 0.0f;
+  }
+  const int round = me->tile - 1;
+  bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
+  issue_output(me, o, p);
+  wgmma_wait(0);
+  touch_f32x64(o);
+  touch_u32x28(p);
+  free_v(me);
+  finish_fast(me, o, &st, x, round);
+  free_q(me, q_place(me));
+  next_place(me);
+}
+/* ---- exact: the running maximum, tile by tile until the stream ends ---- */
+
+DEV void run_exact(Consumer *me) {
+  const float shift = (float)me->a->shift;
+  float s[56], o[64], factor[2];
+  u32 p[28];
+  RowState st;
+#pragma unroll 1
+  for (;;) {
+    const Share x = take_tile(me);
+    const int slot = q_place(me);
+    if (x.blocks == 0) {
+      free_q(me, slot);
+      next_place(me);
+      return;
+    }
+    state_clear(&st);
+#pragma unroll
+    for (int i = 0; i < 64; i++) o[i] = 0.0f;
+    bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
+    issue_scores(me, s);
+    wgmma_wait(0);
+    touch_f32x56(s);
+    free_k(me);
+    int n = x.blocks - 1;
+    if ((n + 1) * (i64)112 > x.full) mask_block(me, s, n, x.row);
+    softmax_step(s, &st, factor, me->c, shift);
+    pack_probabilities(p, s);
+#pragma unroll 1
+    for (n--; n >= 0; n--) {
+      issue_both(me, s, o, p);
+      wgmma_wait(1);
+      touch_f32x56(s);
+      free_k(me);
+      if ((n + 1) * (i64)112 > x.full) mask_block(me, s, n, x.row);
+      softmax_step(s, &st, factor, me->c, shift);
+      wgmma_wait(0);
+      touch_f32x64(o);
+      touch_u32x28(p);
+      free_v(me);
+#pragma unroll
+      for (int i = 0; i < 64; i++) o[i] *= factor[i / 2 % 2];
+      pack_probabilities(p, s);
+    }
+    free_q(me, slot);
+    bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
+    issue_output(me, o, p);
+    wgmma_wait(0);
+    touch_f32x64(o);
+    touch_u32x28(p);
+    free_v(me);
+
+    float inverse[2], lse[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const float l = quad_sum(st.l[r]);
+      inverse[r] = row_inverse(l, sees_keys(x.row + 8 * r, me->a));
+      lse[r] = row_lse(st.m[r], l, me->a->softmax_scale, shift);
+    }
+    store_rows(me, o, inverse, x);
+    store_lse(me, lse, x);
+    next_place(me);
   }
 }
 
 DEV void consume(u32 smem, int warp, const TensorMap *map_o, const ForwardArgs *a) {
-  const int lane = thread_index() & 31, group = warp / 4 - 1;
-  const u32 at_q = smem + 0 + group * 24576, at_o = smem + 192512 + group * 16384;
-  const u64 q = descriptor(at_q, 0), k = descriptor(smem + 49152, 0);
-  const u64 v = descriptor(smem + 135168, 14336);
-  const float c = a->scale_log2, shift = (float)a->shift;
-  Ring k_ring = {0, 0}, v_ring = {0, 0};
-  int q_parity = 0;
-  float s[56], o[64];
-  u32 p[28];
-  RowState st;
-  float factor[2];
-
-  /* Turn-taking: named barrier 1 + group, armed by the group before; group 0 arms itself once. */
-  const int my_turn = 1 + group, next_turn = 1 + (group + 1) % 2;
-  if (group == 0) named_arrive(my_turn, 256);
-#pragma unroll 1
-  for (i64 round = 0; tile_number(round) < a->tiles; round++) {
-    const Tile x = tile_of(tile_number(round), a);
-    const int first = x.first + 64 * group, row = first + warp % 4 * 16 + lane / 4;
-    /* Keys below full are seen by every row of the warpgroup. */
-    const int full = a->seqlen_k;
-    state_clear(&st);
-#pragma unroll
-    for (int i = 0; i < 64; i++) o[i] = 0.0f;
-
-    if (x.blocks > 0) {
-      int n = x.blocks - 1;
-      bar_wait(q_full(smem, group), q_parity);
-      q_parity ^= 1;
-      bar_wait(k_full(smem, k_ring.slot), k_ring.parity);
-      wgmma_fence();
-      issue_scores(s, q, k + (u64)(k_ring.slot * 2688));
-      wgmma_commit();
-      wgmma_wait(0);
-      touch_f32x56(s);
-      if (lane == 0) bar_arrive(k_empty(smem, k_ring.slot));
-      ring_advance(&k_ring);
-      if ((n + 1) * (i64)112 > full) mask_block(s, n, row, a);
-      softmax_step(s, &st, factor, c, shift);
-      pack_probabilities(p, s);
-
-#pragma unroll 1
-      for (n--; n >= 0; n--) {
-        bar_wait(k_full(smem, k_ring.slot), k_ring.parity);
-        named_sync(my_turn, 256);
-        wgmma_fence();
-        issue_scores(s, q, k + (u64)(k_ring.slot * 2688));
-        wgmma_commit();
-        bar_wait(v_full(smem, v_ring.slot), v_ring.parity);
-        wgmma_fence();
-        issue_output(o, p, v + (u64)(v_ring.slot * 1792));
-        wgmma_commit();
-        named_arrive(next_turn, 256);
-        wgmma_wait(1);
-        touch_f32x56(s);
-        if (lane == 0) bar_arrive(k_empty(smem, k_ring.slot));
-        ring_advance(&k_ring);
-        if ((n + 1) * (i64)112 > full) mask_block(s, n, row, a);
-        softmax_step(s, &st, factor, c, shift);
-        wgmma_wait(0);
-        touch_f32x64(o);
-        touch_u32x28(p);
-        if (lane == 0) bar_arrive(v_empty(smem, v_ring.slot));
-        ring_advance(&v_ring);
-#pragma unroll
-        for (int i = 0; i < 64; i++) o[i] *= factor[i / 2 % 2];
-        pack_probabilities(p, s);
-      }
-
-      if (lane == 0) bar_arrive(q_empty(smem, group)); /* its last scores have been waited for */
-      bar_wait(v_full(smem, v_ring.slot), v_ring.parity);
-      wgmma_fence();
-      issue_output(o, p, v + (u64)(v_ring.slot * 1792));
-      wgmma_commit();
-      wgmma_wait(0);
-      touch_f32x64(o);
-      touch_u32x28(p);
-      if (lane == 0) bar_arrive(v_empty(smem, v_ring.slot));
-      ring_advance(&v_ring);
-    }
-
-    if (lane == 0) bulk_wait_read(0); /* the tile before has left its place */
+  Consumer me;
+  me.smem = smem;
+  me.group = warp / 4 - 1;
+  me.lane = thread_index() & 31;
+  me.warp_row = warp % 4 * 16;
+  me.q = descriptor(smem + 0 + me.group * 24576, 0);
+  me.q_flip = 0;
+  me.k = descriptor(smem + 49152, 0);
+  me.v = descriptor(smem + 135168, 14336);
+  me.tile = 0;
+  me.k_ring.slot = me.k_ring.parity = me.v_ring.slot = me.v_ring.parity = 0;
+  me.c = a->scale_log2;
+  me.map_o = map_o;
+  me.a = a;
+  /* Turns: named barrier 1 + group, armed by the group before. Group 0 arms itself once. */
+  if (me.group == 0) named_arrive(1, 256);
+  run_fast(&me);
+  if (me.lane == 0) bar_arrive(fast_done(smem));
+  bar_wait(fast_done(smem), 0);
+  if (lds_flag(any_failed(smem))) {
+    if (me.lane == 0) bulk_wait(0); /* what was stored must not overtake what replaces it */
     sync_warp();
-    store_output(o, &st, at_o, map_o, x, group, a, shift);
+    run_exact(&me);
   }
-  if (lane == 0) bulk_wait(0);
+  if (me.lane == 0) bulk_wait(0);
 }
 
 KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM TensorMap map_v,
@@ -604,10 +982,15 @@ KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Ten
       bar_init(k_empty(smem, i), 8); /* one arrival a warp */
       bar_init(v_empty(smem, i), 8);
     }
-    for (int w = 0; w < 2; w++) {
-      bar_init(q_full(smem, w), 1);
-      bar_init(q_empty(smem, w), 4);
+    for (int i = 0; i < 1; i++) {
+      for (int w = 0; w < 2; w++) {
+        bar_init(q_full(smem, i, w), 1);
+        bar_init(q_empty(smem, i, w), 4);
+      }
     }
+    bar_init(fast_done(smem), 8);
+    for (int i = 0; i <= 64; i++) sts_flag(smem + 192640 + 4 * i, 0);
+    sts_f32(smem + 192900, 0.0f);
     fence_bar_init();
   }
   sync_threads();

@@ -1,16 +1,18 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 192 --block-n 128 --num-stages 2 --num-warps 16 --plain
-// source id 311ac6354e31d4693bf3b62811b53bf744e92149eccfabeba024afa946872f9e
+// source id 25a182895226a37d64e1ae946bb9787cc551759cfef8563c2211cb51029c432a
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=192 block_n=128 num_stages=2 num_warps=16
-// shared memory 114800 of 232448 bytes
+// shared memory 115160 of 232448 bytes
 //    offset     bytes  region
-//         0     24576  q
-//     24576     32768  k
-//     57344     32768  v
-//     90112     24576  o
-//    114688       112  bars
+//         0     49152  q
+//     49152     32768  k
+//     81920     32768  v
+//    114688       168  bars
+//    114864        32  info
+//    114896       260  failed
+//    115156         4  zero
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -28,12 +30,7 @@ DEV int thread_index(void) {
   return (int)threadIdx.x;
 }
 DEV i64 block_index(void) {
-  u32 x, y, w;
-  asm volatile("mov.u32 %0, %%ctaid.x;\n"
-               "mov.u32 %1, %%ctaid.y;\n"
-               "mov.u32 %2, %%nctaid.x;"
-               : "=r"(x), "=r"(y), "=r"(w));
-  return (i64)y * w + x;
+  return (i64)blockIdx.y * gridDim.x + blockIdx.x;
 }
 DEV i64 num_blocks(void) {
   return (i64)gridDim.x * gridDim.y;
@@ -53,6 +50,11 @@ DEV float shfl_xor_f32(float x, int lanes) {
 DEV int any_sync(int x) {
   return __any_sync(0xffffffffu, x);
 }
+DEV int redux_max_i32(int x) {
+  int y;
+  asm volatile("redux.sync.max.s32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x));
+  return y;
+}
 DEV float ex2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -71,6 +73,14 @@ DEV u32 pack_fp16(float lo, float hi) {
 DEV u32 shared_base(void) {
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
   return (u32)__cvta_generic_to_shared(shared_bytes);
+}
+DEV int lds_i32(u32 at) {
+  int x;
+  asm volatile("ld.volatile.shared.s32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
+  return x;
+}
+DEV void sts_i32(u32 at, int x) {
+  asm volatile("st.volatile.shared.s32 [%0], %1;" :: "r"(at), "r"(x) : "memory");
 }
 DEV void stmatrix_x4(u32 at, const u32 *r) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
@@ -228,11 +238,11 @@ typedef struct {
   float scale_log2;    /* softmax_scale * log2(e), > 0 */
 } ForwardArgs;
 
-/* FlashAttention forward for TMA and wgmma. Warpgroup 0 is the producer: one thread feeds queries,
- * keys and values through mbarrier rings. Warpgroups 1 to 3 are consumers of 64 query
- * rows each: the scores of the next key block are computed while the softmax of the present one
- * runs.
- * A block works through many tiles. */
+/* FlashAttention forward for TMA and wgmma. Warpgroup 0 is the producer: one thread hands out tiles
+ * and feeds queries, keys and values through mbarrier rings. Warpgroups 1 to 3 are
+ * consumers of 64 query rows each: the scores of the next key block are computed while the softmax
+ * of the present one runs.
+ */
 /* Online softmax over scores in mma fragments. A thread holds rows g and g + 8 of a 16-row tile
  * (g = lane / 4) and columns 8 j + 2 (lane & 3) + {0, 1}; four neighbouring lanes share a row.
  *
@@ -270,12 +280,14 @@ DEV void mask_scores(float *s, int limit0, int limit1) {
   }
 }
 
-/* Takes a block of scores into m and turns it into p; factor[r] is what earlier p and sums of p v
- * must be multiplied by. A row that is hidden everywhere so far keeps m = -inf and p = 0. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float top[2] = {s[0], s[2]}, ref[2];
+/* Takes the first `columns` columns of every thread's share of a block into m. factor[r]: what
+ * earlier p and sums of p v must be multiplied by. ref[r]: the new m, but 0 for a row that is
+ * hidden everywhere so far: it keeps m = -inf and p = 0. */
+DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor, float *ref,
+                       float c) {
+  float top[2] = {s[0], s[2]};
 #pragma unroll
-  for (int j = 0; j < 16; j++) {
+  for (int j = 0; j < columns / 8; j++) {
 #pragma unroll
     for (int r = 0; r < 2; r++)
       top[r] = fmaxf(top[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
@@ -288,6 +300,21 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
     st->m[r] = m;
     st->l[r] *= factor[r];
   }
+}
+
+/* s <- 2^(s c + bias) */
+DEV void exponentials(float *s, const float *bias, float c) {
+#pragma unroll
+  for (int j = 0; j < 16; j++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
+  }
+}
+
+/* Takes a block of scores into m and turns it into p. */
+DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
+  float ref[2];
+  raise_maximum(s, 128, st, factor, ref, c);
   const float b0 = ref[0] * c, b1 = ref[1] * c;
   /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise
    * subtract first. */
@@ -299,11 +326,7 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
     }
   } else {
     const float bias[2] = {-b0 - shift, -b1 - shift};
-#pragma unroll
-    for (int j = 0; j < 16; j++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
-    }
+    exponentials(s, bias, c);
   }
 #pragma unroll
   for (int j = 0; j < 16; j++) {
@@ -312,264 +335,398 @@ DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shif
   }
 }
 
+DEV int sees_keys(i64 row, const ForwardArgs *a) {
+  return a->seqlen_k > 0;
+}
+
 /* 1 / l by IEEE division, so that a power of two stays one: a row that sees one key returns v
- * exactly. */
-DEV float row_inverse(float l) { return l == 0.0f ? 0.0f : 1.0f / l; }
+ * exactly. A row that sees no key has l = 0 and gets zeros; one that sees scores of -inf alone gets
+ * NaN, as its softmax is 0 / 0. */
+DEV float row_inverse(float l, int sees_keys) { return l == 0.0f && !sees_keys ? 0.0f : 1.0f / l; }
 DEV float row_lse(float m, float l, float scale, float shift) {
   return l == 0.0f ? NEG_INFINITY : m * scale + (lg2(l) + shift) * 0.693147181f;
 }
 
 /* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
 
-DEV u32 k_full(u32 smem, int slot) { return smem + 114688 + 8 * slot; }
-DEV u32 k_empty(u32 smem, int slot) { return smem + 114704 + 8 * slot; }
-DEV u32 v_full(u32 smem, int slot) { return smem + 114720 + 8 * slot; }
-DEV u32 v_empty(u32 smem, int slot) { return smem + 114736 + 8 * slot; }
-DEV u32 q_full(u32 smem, int group) { return smem + 114752 + 8 * group; }
-DEV u32 q_empty(u32 smem, int group) { return smem + 114776 + 8 * group; }
+DEV u32 k_full(u32 smem, int slot) {
+  return smem + 114688 + 8 * slot;
+}
+DEV u32 k_empty(u32 smem, int slot) {
+  return smem + 114704 + 8 * slot;
+}
+DEV u32 v_full(u32 smem, int slot) {
+  return smem + 114720 + 8 * slot;
+}
+DEV u32 v_empty(u32 smem, int slot) {
+  return smem + 114736 + 8 * slot;
+}
+DEV u32 q_full(u32 smem, int slot, int group) {
+  const u32 first = smem + 114752;
+  return first + 8 * (slot * 3 + group);
+}
+DEV u32 q_empty(u32 smem, int slot, int group) {
+  const u32 first = smem + 114800;
+  return first + 8 * (slot * 3 + group);
+}
 
-/* A place in a ring of 2 slots. parity: of the phase that a reader waits for; a writer
- * waits for the one before. */
+/* A place in a ring. parity: of the phase that a reader waits for; a writer waits for the one
+ * before. */
 typedef struct {
   int slot, parity;
 } Ring;
-DEV void ring_advance(Ring *ring) {
-  ring->parity ^= ring->slot == 1;
-  ring->slot = ring->slot == 1 ? 0 : ring->slot + 1;
+DEV void advance(Ring *ring, int slots) {
+  ring->parity ^= ring->slot == slots - 1;
+  ring->slot = ring->slot == slots - 1 ? 0 : ring->slot + 1;
 }
+typedef struct {
+  Ring q, k, v;
+} Rings;
 
 /* ---- tiles ---- */
 
 typedef struct {
-  int first, head, head_k, batch; /* first query row */
-  int blocks;                     /* key blocks that some row sees */
+  int first, head, batch; /* first query row */
+  int blocks;             /* key blocks, one at least, though all of it may be hidden; 0: the end */
 } Tile;
 
+/* ---- producer: one thread ---- */
+
+/* Numbers of this block's tiles, and what a number means. */
 /* m block fastest, then head, then batch: neighbouring blocks share keys and values. */
-DEV i64 tile_number(i64 round) { return round * num_blocks() + block_index(); }
+DEV i64 tile_number(int round) { return round * num_blocks() + block_index(); }
 DEV Tile tile_of(i64 t, const ForwardArgs *a) {
   const i64 head_index = t / a->m_blocks;
   Tile x;
   x.first = (int)(t - head_index * a->m_blocks) * 192;
   x.batch = (int)(head_index / a->num_heads);
   x.head = (int)(head_index - (i64)x.batch * a->num_heads);
-  x.head_k = x.head / a->group;
   i64 end = a->seqlen_k;
-  x.blocks = (int)((end + 127) / 128);
+  x.blocks = end < 1 ? 1 : (int)((end + 127) / 128);
   return x;
 }
 
-/* ---- producer ---- */
+/* Where the producer stands. */
+typedef struct {
+  u32 smem;
+  const TensorMap *map_q, *map_k, *map_v;
+  const ForwardArgs *a;
+  Rings ring;
+} Producer;
 
-/* TMA cache policies: queries pass through L2 once (evict first), keys and values are read again by
- * other blocks (evict last). */
-DEV void load_q(u32 smem, const TensorMap *map, Tile x, int parity) {
+/* Tells the consumers the next tile, and sends its queries: they pass through L2 once. */
+DEV void send_tile(Producer *me, Tile x) {
+  const int slot = me->ring.q.slot;
+#pragma unroll 1
+  for (int w = 0; w < 3; w++)
+    bar_wait(q_empty(me->smem, slot, w), me->ring.q.parity ^ 1);
+  const u32 info = me->smem + 114864 + 16 * slot;
+  sts_i32(info, x.first);
+  sts_i32(info + 4, x.head);
+  sts_i32(info + 8, x.batch);
+  sts_i32(info + 12, x.blocks);
 #pragma unroll 1
   for (int w = 0; w < 3; w++) {
-    bar_wait(q_empty(smem, w), parity ^ 1);
-    bar_expect(q_full(smem, w), 8192);
-    for (int c = 0; c < 1; c++) {
-      const u32 to = smem + 0 + w * 8192 + c * 8192;
-      tma_load(to, map, q_full(smem, w), 64 * c, x.first + 64 * w, x.head, x.batch,
-               0x12F0000000000000ull);
+    if (x.blocks == 0) {
+      bar_arrive(q_full(me->smem, slot, w));
+      continue;
     }
+    bar_expect(q_full(me->smem, slot, w), 8192);
+    const u32 to = me->smem + 0 + (slot * 3 + w) * 8192;
+    for (int c = 0; c < 1; c++)
+      tma_load(to + c * 8192, me->map_q, q_full(me->smem, slot, w), 64 * c,
+               x.first + 64 * w, x.head, x.batch, 0x12F0000000000000ull);
   }
-}
-DEV void load_k(u32 smem, const TensorMap *map, Tile x, int n, Ring *ring) {
-  bar_wait(k_empty(smem, ring->slot), ring->parity ^ 1);
-  bar_expect(k_full(smem, ring->slot), 16384);
-  for (int c = 0; c < 1; c++) {
-    const u32 to = smem + 24576 + ring->slot * 16384 + c * 16384;
-    tma_load(to, map, k_full(smem, ring->slot), 64 * c, n * 128, x.head_k, x.batch,
-             0x14F0000000000000ull);
-  }
-  ring_advance(ring);
-}
-DEV void load_v(u32 smem, const TensorMap *map, Tile x, int n, Ring *ring) {
-  bar_wait(v_empty(smem, ring->slot), ring->parity ^ 1);
-  bar_expect(v_full(smem, ring->slot), 16384);
-  for (int c = 0; c < 1; c++) {
-    const u32 to = smem + 57344 + ring->slot * 16384 + c * 16384;
-    tma_load(to, map, v_full(smem, ring->slot), 64 * c, n * 128, x.head_k, x.batch,
-             0x14F0000000000000ull);
-  }
-  ring_advance(ring);
+  advance(&me->ring.q, 2);
 }
 
-/* Keys run one block ahead of values, as the consumers use them. */
-DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const TensorMap *map_v,
-                 const ForwardArgs *a) {
-  Ring k_ring = {0, 0}, v_ring = {0, 0};
-  int q_parity = 0;
+/* Keys of block n. Other blocks read them again: evict last. Without keys every row lies past
+ * the end, so that zeros arrive. */
+DEV void send_k(Producer *me, Tile x, int n) {
+  Ring *ring = &me->ring.k;
+  const int row = me->a->seqlen_k == 0 ? 128 : n * 128;
+  const int head_k = x.head / me->a->group;
+  bar_wait(k_empty(me->smem, ring->slot), ring->parity ^ 1);
+  bar_expect(k_full(me->smem, ring->slot), 16384);
+  const u32 to = me->smem + 49152 + ring->slot * 16384;
+  for (int c = 0; c < 1; c++)
+    tma_load(to + c * 16384, me->map_k, k_full(me->smem, ring->slot),
+             64 * c, row, head_k, x.batch, 0x14F0000000000000ull);
+  advance(ring, 2);
+}
+
+/* Values of block n. Other blocks read them again: evict last. Without keys every row lies past
+ * the end, so that zeros arrive. */
+DEV void send_v(Producer *me, Tile x, int n) {
+  Ring *ring = &me->ring.v;
+  const int row = me->a->seqlen_k == 0 ? 128 : n * 128;
+  const int head_k = x.head / me->a->group;
+  bar_wait(v_empty(me->smem, ring->slot), ring->parity ^ 1);
+  bar_expect(v_full(me->smem, ring->slot), 16384);
+  const u32 to = me->smem + 81920 + ring->slot * 16384;
+  for (int c = 0; c < 1; c++)
+    tma_load(to + c * 16384, me->map_v, v_full(me->smem, ring->slot),
+             64 * c, row, head_k, x.batch, 0x14F0000000000000ull);
+  advance(ring, 2);
+}
+
+/* Sends all tiles as one stream of key blocks: keys of a block, then values of the block before,
+ * over the borders of tiles.
+ * The next tile and its queries go out before the last block of the present one.
+ */
+DEV void send_tiles(Producer *me, int rounds) {
+  Tile before = {0, 0, 0, 0};
+  int before_n = 0;
+  Tile x = tile_of(tile_number(0), me->a);
 #pragma unroll 1
-  for (i64 round = 0; tile_number(round) < a->tiles; round++) {
-    const Tile x = tile_of(tile_number(round), a);
+  for (int round = 0; round < rounds; round++) {
+    Tile next = {0, 0, 0, 0};
+    if (round + 1 < rounds)
+      next = tile_of(tile_number(round + 1), me->a);
 #pragma unroll 1
     for (int n = x.blocks - 1; n >= 0; n--) {
-      load_k(smem, map_k, x, n, &k_ring);
-      if (n == x.blocks - 1) {
-        load_q(smem, map_q, x, q_parity);
-        q_parity ^= 1;
-      } else {
-        load_v(smem, map_v, x, n + 1, &v_ring);
-      }
+      send_k(me, x, n);
+      if (round == 0 && n == x.blocks - 1) send_tile(me, x);
+      if (before.blocks > 0) send_v(me, before, before_n);
+      before = x;
+      before_n = n;
+      if (n == (x.blocks > 2 ? 1 : 0)) send_tile(me, next);
     }
-    if (x.blocks > 0) load_v(smem, map_v, x, 0, &v_ring);
+    x = next;
   }
+  send_v(me, before, before_n);
 }
 
-/* ---- consumers ---- */
 
-/* Shared-memory matrix descriptor, 128-byte swizzle; address and strides in bytes. Moving along a
- * row: + bytes / 16. */
-DEV u64 descriptor(u32 address, u32 panel_stride) {
-  return (u64)(address >> 4 & 0x3fff) | (u64)(panel_stride >> 4) << 16 | (u64)(1024 >> 4) << 32 |
-         1ull << 62;
+DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const TensorMap *map_v,
+                 const ForwardArgs *a) {
+  Producer me = {smem, map_q, map_k, map_v, a, {{0, 0}, {0, 0}, {0, 0}}};
+  int rounds = (int)(a->tiles / num_blocks());
+  rounds += tile_number(rounds) < a->tiles;
+  send_tiles(&me, rounds);
+}
+/* ---- consumers: a warpgroup each ---- */
+
+typedef struct {
+  u32 smem;
+  int group, lane, warp_row; /* warp_row: first of the warp's 16 rows within the warpgroup's 64 */
+  u32 q, k, v;               /* descriptors: of the present queries, of the first slots */
+  u32 q_flip;                /* q ^ q_flip: the descriptor of the next queries */
+  int tile;                  /* tiles taken */
+  Ring k_ring, v_ring;
+  float c;                   /* softmax_scale log2(e) */
+  const TensorMap *map_o;
+  const ForwardArgs *a;
+} Consumer;
+
+/* A consumer's share of a tile. row: this thread's first. Keys below full are seen by every row. */
+typedef struct {
+  int first, head, batch, blocks, row, full;
+} Share;
+
+/* Low words of shared-memory matrix descriptors, 128-byte swizzle; address and panel stride in
+ * bytes. Moving along a row: + bytes / 16. The high word is the same for all: eight rows are
+ * 1024 bytes. */
+DEV u32 descriptor(u32 address, u32 panel_stride) {
+  return (address >> 4 & 0x3fff) | panel_stride >> 4 << 16;
+}
+DEV u64 matrix(u32 descriptor) { return (u64)0x40000040u << 32 | descriptor; }
+
+DEV int q_place(const Consumer *me) { return me->tile & 1; }
+DEV void next_place(Consumer *me) {
+  me->tile++;
+  me->q ^= me->q_flip;
 }
 
-/* Issues s (64 x 128) = q k^T. */
-DEV void issue_scores(float *s, u64 q, u64 k) {
+/* Waits for the next tile and its queries. The reductions tell the compiler that the numbers are
+ * the same in the whole warp, so that loops over them keep their state in uniform registers. */
+DEV Share take_tile(const Consumer *me) {
+  const int slot = q_place(me);
+  bar_wait(q_full(me->smem, slot, me->group), me->tile / 2 & 1);
+  const u32 info = me->smem + 114864 + 16 * slot;
+  Share x;
+  x.first = redux_max_i32(lds_i32(info)) + 64 * me->group;
+  x.head = redux_max_i32(lds_i32(info + 4));
+  x.batch = redux_max_i32(lds_i32(info + 8));
+  x.blocks = redux_max_i32(lds_i32(info + 12));
+  x.row = x.first + me->warp_row + me->lane / 4;
+  x.full = me->a->seqlen_k;
+  return x;
+}
+
+/* ---- products ---- */
+
+/* s (64 x 128) = q k^T, started */
+DEV void issue_scores(const Consumer *me, float *s) {
+  const u32 k = me->k + me->k_ring.slot * 1024;
+  wgmma_fence();
 #pragma unroll
   for (int i = 0; i < 4; i++)
-    wgmma_ss_n128_fp16(s, q + i / 4 * 512 + i % 4 * 2,
-                       k + i / 4 * 1024 + i % 4 * 2, i != 0);
+    wgmma_ss_n128_fp16(s, matrix(me->q + i / 4 * 512 + i % 4 * 2),
+              matrix(k + i / 4 * 1024 + i % 4 * 2), i != 0);
+  wgmma_commit();
 }
-/* Issues o (64 x 64) += p v. */
-DEV void issue_output(float *o, const u32 *p, u64 v) {
+/* o (64 x 64) += p v, started */
+DEV void issue_output(const Consumer *me, float *o, const u32 *p) {
+  const u32 v = me->v + me->v_ring.slot * 1024;
+  wgmma_fence();
 #pragma unroll
-  for (int i = 0; i < 8; i++) wgmma_rs_n64_fp16_t(o, p + 4 * i, v + i * 128, 1);
+  for (int i = 0; i < 8; i++) wgmma_rs_n64_fp16_t(o, p + 4 * i, matrix(v + i * 128), 1);
+  wgmma_commit();
+}
+/* Starts the scores of the next block and the output of the present one. */
+DEV void issue_both(const Consumer *me, float *s, float *o, const u32 *p) {
+  bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
+  issue_scores(me, s);
+  bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
+  issue_output(me, o, p);
+}
+/* Give slots back; the product that read them has been waited for. */
+DEV void free_k(Consumer *me) {
+  if (me->lane == 0) bar_arrive(k_empty(me->smem, me->k_ring.slot));
+  advance(&me->k_ring, 2);
+}
+DEV void free_v(Consumer *me) {
+  if (me->lane == 0) bar_arrive(v_empty(me->smem, me->v_ring.slot));
+  advance(&me->v_ring, 2);
+}
+DEV void free_q(const Consumer *me, int slot) {
+  if (me->lane == 0) bar_arrive(q_empty(me->smem, slot, me->group));
 }
 
-/* Rounds probabilities to fp16: accumulator layout and A-operand layout are the same. */
+/* Hides keys past the end in block n. */
+DEV void mask_block(const Consumer *me, float *s, int n, int row) {
+  const int column = n * 128 + 2 * (me->lane & 3), seqlen_k = me->a->seqlen_k;
+  mask_scores(s, seqlen_k - column, seqlen_k - column);
+}
+
+/* p <- s, rounded to fp16: accumulators and A operands have the same layout. */
 DEV void pack_probabilities(u32 *p, const float *s) {
 #pragma unroll
   for (int i = 0; i < 32; i++) p[i] = pack_fp16(s[2 * i], s[2 * i + 1]);
 }
 
-/* Hides keys past the end in block n.
- * first: this thread's first row. */
-DEV void mask_block(float *s, int n, int first, const ForwardArgs *a) {
-  const int column = n * 128 + 2 * (thread_index() & 3);
-  mask_scores(s, a->seqlen_k - column, a->seqlen_k - column);
-}
+/* ---- output ---- */
 
-/* Normalises and rounds the warp's 16 rows into shared memory at address `to` of its warpgroup, and
- * sends them off by TMA. */
-DEV void store_output(const float *o, const RowState *st, u32 to, const TensorMap *map, Tile x,
-                      int group, const ForwardArgs *a, float shift) {
-  const int lane = thread_index() & 31, warp_row = thread_index() / 32 % 4 * 16;
-  const int row = warp_row + (lane & 15);
-  const float l[2] = {quad_sum(st->l[0]), quad_sum(st->l[1])};
-  const float inverse[2] = {row_inverse(l[0]), row_inverse(l[1])};
+/* Rounds the warp's 16 rows into the place of its queries and sends them off by TMA, which
+ * leaves out what lies past the tensor. */
+DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Share x, int slot) {
+  const u32 to = me->smem + 0 + (slot * 3 + me->group) * 8192;
+  const int row = me->warp_row + (me->lane & 15), half = me->lane >> 4;
 #pragma unroll
   for (int k = 0; k < 4; k++) {
-    u32 r[4];
+    u32 r[4] = {0, 0, 0, 0};
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-      r[i] = pack_fp16(o[8 * k + 2 * i] * inverse[i % 2], o[8 * k + 2 * i + 1] * inverse[i % 2]);
-    stmatrix_x4(to + k / 4 * 8192 + row * 128 + (((2 * k % 8 + (lane >> 4)) ^ (row & 7)) << 4), r);
+    for (int i = 0; i < 4; i++) {
+      const float *y = o + 8 * k + 2 * i;
+      r[i] = pack_fp16(y[0] * inverse[i % 2], y[1] * inverse[i % 2]);
+    }
+    stmatrix_x4(to + k / 4 * 8192 + row * 128 + (((2 * k % 8 + half) ^ (row & 7)) << 4), r);
   }
   fence_async();
   sync_warp();
-  const int first = x.first + 64 * group + warp_row;
-  if (lane == 0) {
+  if (me->lane == 0) {
 #pragma unroll
     for (int c = 0; c < 1; c++)
-      tma_store(map, to + c * 8192 + warp_row * 128, 64 * c, first, x.head, x.batch);
+      tma_store(me->map_o, to + c * 8192 + me->warp_row * 128, 64 * c, x.first + me->warp_row,
+                x.head, x.batch);
     bulk_commit();
   }
-  if (a->lse && (lane & 3) == 0) {
-    float *lse = a->lse + ((i64)x.batch * a->num_heads + x.head) * a->seqlen_q;
+}
+
+DEV void store_lse(const Consumer *me, const float *lse, Share x) {
+  const ForwardArgs *a = me->a;
+  if (!a->lse || (me->lane & 3) != 0) return;
+  float *to = a->lse + ((i64)x.batch * a->num_heads + x.head) * a->seqlen_q;
 #pragma unroll
-    for (int r2 = 0; r2 < 2; r2++) {
-      const int at = first + lane / 4 + 8 * r2;
-      if (at < a->seqlen_q) stg_f32(lse + at, row_lse(st->m[r2], l[r2], a->softmax_scale, shift));
+  for (int r = 0; r < 2; r++) {
+    if (x.row + 8 * r < a->seqlen_q) stg_f32(to + x.row + 8 * r, lse[r]);
+  }
+}
+
+/* ---- exact: the running maximum, tile by tile until the stream ends ---- */
+
+DEV void run_exact(Consumer *me) {
+  const float shift = 0.0f;
+  float s[64], o[32], factor[2];
+  u32 p[32];
+  RowState st;
+#pragma unroll 1
+  for (;;) {
+    const Share x = take_tile(me);
+    const int slot = q_place(me);
+    if (x.blocks == 0) {
+      free_q(me, slot);
+      next_place(me);
+      return;
     }
+    state_clear(&st);
+#pragma unroll
+    for (int i = 0; i < 32; i++) o[i] = 0.0f;
+    bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
+    issue_scores(me, s);
+    wgmma_wait(0);
+    touch_f32x64(s);
+    free_k(me);
+    int n = x.blocks - 1;
+    if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, x.row);
+    softmax_step(s, &st, factor, me->c, shift);
+    pack_probabilities(p, s);
+#pragma unroll 1
+    for (n--; n >= 0; n--) {
+      issue_both(me, s, o, p);
+      wgmma_wait(1);
+      touch_f32x64(s);
+      free_k(me);
+      if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, x.row);
+      softmax_step(s, &st, factor, me->c, shift);
+      wgmma_wait(0);
+      touch_f32x32(o);
+      touch_u32x32(p);
+      free_v(me);
+#pragma unroll
+      for (int i = 0; i < 32; i++) o[i] *= factor[i / 2 % 2];
+      pack_probabilities(p, s);
+    }
+    bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
+    issue_output(me, o, p);
+    wgmma_wait(0);
+    touch_f32x32(o);
+    touch_u32x32(p);
+    free_v(me);
+
+    float inverse[2], lse[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const float l = quad_sum(st.l[r]);
+      inverse[r] = row_inverse(l, sees_keys(x.row + 8 * r, me->a));
+      lse[r] = row_lse(st.m[r], l, me->a->softmax_scale, shift);
+    }
+    store_rows(me, o, inverse, x, slot);
+    store_lse(me, lse, x);
+    if (me->lane == 0) bulk_wait_read(0);
+    free_q(me, slot);
+    next_place(me);
   }
 }
 
 DEV void consume(u32 smem, int warp, const TensorMap *map_o, const ForwardArgs *a) {
-  const int lane = thread_index() & 31, group = warp / 4 - 1;
-  const u32 at_q = smem + 0 + group * 8192, at_o = smem + 90112 + group * 8192;
-  const u64 q = descriptor(at_q, 0), k = descriptor(smem + 24576, 0);
-  const u64 v = descriptor(smem + 57344, 16384);
-  const float c = a->scale_log2, shift = 0.0f;
-  Ring k_ring = {0, 0}, v_ring = {0, 0};
-  int q_parity = 0;
-  float s[64], o[32];
-  u32 p[32];
-  RowState st;
-  float factor[2];
-
-#pragma unroll 1
-  for (i64 round = 0; tile_number(round) < a->tiles; round++) {
-    const Tile x = tile_of(tile_number(round), a);
-    const int first = x.first + 64 * group, row = first + warp % 4 * 16 + lane / 4;
-    /* Keys below full are seen by every row of the warpgroup. */
-    const int full = a->seqlen_k;
-    state_clear(&st);
-#pragma unroll
-    for (int i = 0; i < 32; i++) o[i] = 0.0f;
-
-    if (x.blocks > 0) {
-      int n = x.blocks - 1;
-      bar_wait(q_full(smem, group), q_parity);
-      q_parity ^= 1;
-      bar_wait(k_full(smem, k_ring.slot), k_ring.parity);
-      wgmma_fence();
-      issue_scores(s, q, k + (u64)(k_ring.slot * 1024));
-      wgmma_commit();
-      wgmma_wait(0);
-      touch_f32x64(s);
-      if (lane == 0) bar_arrive(k_empty(smem, k_ring.slot));
-      ring_advance(&k_ring);
-      if ((n + 1) * (i64)128 > full) mask_block(s, n, row, a);
-      softmax_step(s, &st, factor, c, shift);
-      pack_probabilities(p, s);
-
-#pragma unroll 1
-      for (n--; n >= 0; n--) {
-        bar_wait(k_full(smem, k_ring.slot), k_ring.parity);
-        wgmma_fence();
-        issue_scores(s, q, k + (u64)(k_ring.slot * 1024));
-        wgmma_commit();
-        bar_wait(v_full(smem, v_ring.slot), v_ring.parity);
-        wgmma_fence();
-        issue_output(o, p, v + (u64)(v_ring.slot * 1024));
-        wgmma_commit();
-        wgmma_wait(1);
-        touch_f32x64(s);
-        if (lane == 0) bar_arrive(k_empty(smem, k_ring.slot));
-        ring_advance(&k_ring);
-        if ((n + 1) * (i64)128 > full) mask_block(s, n, row, a);
-        softmax_step(s, &st, factor, c, shift);
-        wgmma_wait(0);
-        touch_f32x32(o);
-        touch_u32x32(p);
-        if (lane == 0) bar_arrive(v_empty(smem, v_ring.slot));
-        ring_advance(&v_ring);
-#pragma unroll
-        for (int i = 0; i < 32; i++) o[i] *= factor[i / 2 % 2];
-        pack_probabilities(p, s);
-      }
-
-      if (lane == 0) bar_arrive(q_empty(smem, group)); /* its last scores have been waited for */
-      bar_wait(v_full(smem, v_ring.slot), v_ring.parity);
-      wgmma_fence();
-      issue_output(o, p, v + (u64)(v_ring.slot * 1024));
-      wgmma_commit();
-      wgmma_wait(0);
-      touch_f32x32(o);
-      touch_u32x32(p);
-      if (lane == 0) bar_arrive(v_empty(smem, v_ring.slot));
-      ring_advance(&v_ring);
-    }
-
-    if (lane == 0) bulk_wait_read(0); /* the tile before has left its place */
-    sync_warp();
-    store_output(o, &st, at_o, map_o, x, group, a, shift);
-  }
-  if (lane == 0) bulk_wait(0);
+  Consumer me;
+  me.smem = smem;
+  me.group = warp / 4 - 1;
+  me.lane = thread_index() & 31;
+  me.warp_row = warp % 4 * 16;
+  me.q = descriptor(smem + 0 + me.group * 8192, 0);
+  me.q_flip = me.q ^ descriptor(smem + 24576 + me.group * 8192, 0);
+  me.k = descriptor(smem + 49152, 0);
+  me.v = descriptor(smem + 81920, 16384);
+  me.tile = 0;
+  me.k_ring.slot = me.k_ring.parity = me.v_ring.slot = me.v_ring.parity = 0;
+  me.c = a->scale_log2;
+  me.map_o = map_o;
+  me.a = a;
+  run_exact(&me);
+  if (me.lane == 0) bulk_wait(0);
 }
 
 KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM TensorMap map_v,
@@ -583,9 +740,11 @@ KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Ten
       bar_init(k_empty(smem, i), 12); /* one arrival a warp */
       bar_init(v_empty(smem, i), 12);
     }
-    for (int w = 0; w < 3; w++) {
-      bar_init(q_full(smem, w), 1);
-      bar_init(q_empty(smem, w), 4);
+    for (int i = 0; i < 2; i++) {
+      for (int w = 0; w < 3; w++) {
+        bar_init(q_full(smem, i, w), 1);
+        bar_init(q_empty(smem, i, w), 4);
+      }
     }
     fence_bar_init();
   }

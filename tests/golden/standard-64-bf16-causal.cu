@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --algorithm standard --dtype bf16 --head-dim 64 --causal --block-m 64 --block-n 64 --num-stages 1 --num-warps 4 --plain
-// source id e194a1ae2d610e92aea2bf8fee363cc82d5c4015e8b6a30aedfb721987022764
+// source id ce9960b547653e3abe9f7120afe55ce371b23c4b13c430097fabc58946e09071
 // family standard
 // spec arch=sm_80 pass=forward algorithm=standard dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
 // tile block_m=64 block_n=64 num_stages=1 num_warps=4
@@ -24,12 +24,7 @@ DEV int thread_index(void) {
   return (int)threadIdx.x;
 }
 DEV i64 block_index(void) {
-  u32 x, y, w;
-  asm volatile("mov.u32 %0, %%ctaid.x;\n"
-               "mov.u32 %1, %%ctaid.y;\n"
-               "mov.u32 %2, %%nctaid.x;"
-               : "=r"(x), "=r"(y), "=r"(w));
-  return (i64)y * w + x;
+  return (i64)blockIdx.y * gridDim.x + blockIdx.x;
 }
 DEV void sync_threads(void) {
   __syncthreads();

@@ -1,0 +1,70 @@
+/* ---- exact: the running maximum, tile by tile until the stream ends ---- */
+
+DEV void run_exact(Consumer *me) {
+  const float shift = ${shift};
+  float s[${block_n // 2}], o[${dv // 2}], factor[2];
+  u32 p[${block_n // 4}];
+  RowState st;
+#pragma unroll 1
+  for (;;) {
+    const Share x = take_tile(me);
+    const int slot = q_place(me);
+    if (x.blocks == 0) {
+      free_q(me, slot);
+      next_place(me);
+      return;
+    }
+    state_clear(&st);
+#pragma unroll
+    for (int i = 0; i < ${dv // 2}; i++) o[i] = 0.0f;
+    bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
+    issue_scores(me, s);
+    wgmma_wait(0);
+    touch_f32x${block_n // 2}(s);
+    free_k(me);
+    int n = x.blocks - 1;
+    if ((n + 1) * (i64)${block_n} > x.full) mask_block(me, s, n, x.row);
+    softmax_step(s, &st, factor, me->c, shift);
+    pack_probabilities(p, s);
+#pragma unroll 1
+    for (n--; n >= 0; n--) {
+      issue_both(me, s, o, p);
+      wgmma_wait(1);
+      touch_f32x${block_n // 2}(s);
+      free_k(me);
+      if ((n + 1) * (i64)${block_n} > x.full) mask_block(me, s, n, x.row);
+      softmax_step(s, &st, factor, me->c, shift);
+      wgmma_wait(0);
+      touch_f32x${dv // 2}(o);
+      touch_u32x${block_n // 4}(p);
+      free_v(me);
+#pragma unroll
+      for (int i = 0; i < ${dv // 2}; i++) o[i] *= factor[i / 2 % 2];
+      pack_probabilities(p, s);
+    }
+//@ if not o_staged then
+    free_q(me, slot);
+//@ end
+    bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
+    issue_output(me, o, p);
+    wgmma_wait(0);
+    touch_f32x${dv // 2}(o);
+    touch_u32x${block_n // 4}(p);
+    free_v(me);
+
+    float inverse[2], lse[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const float l = quad_sum(st.l[r]);
+      inverse[r] = row_inverse(l, sees_keys(x.row + 8 * r, me->a));
+      lse[r] = row_lse(st.m[r], l, me->a->softmax_scale, shift);
+    }
+    store_rows(me, o, inverse, x${o_staged and ", slot" or ""});
+    store_lse(me, lse, x);
+//@ if o_staged then
+    if (me->lane == 0) bulk_wait_read(0);
+    free_q(me, slot);
+//@ end
+    next_place(me);
+  }
+}

@@ -1,0 +1,181 @@
+/* ---- fast: no running maximum ---- */
+
+/* A row's reference m is the maximum of some scores of its first block, and p = 2^((s - m) c)
+ * from then on, however large later scores are: bf16 and fp32 share the exponent range, p may
+ * exceed 1 by far, and the common factor leaves with 1 / l. So steady blocks need no maximum, no
+ * rescaling and no wait before the exponentials.
+ *
+ * What this cannot hold is flagged when the tile is stored: sums near the end of the range, any
+ * output that is not finite (p v overflowed, or v holds such values), scores so large that the
+ * rounding of m c shows, rows with l = 0. Blocks that hide keys take the exact maximum, up to
+ * the first block of which every row has seen a key. */
+typedef struct {
+  RowState row;
+  float bias[2]; /* - m c */
+} FastState;
+
+/* p <- s as pack_probabilities does, sums to l. They start from a zero that is read from shared
+ * memory only now, which keeps the assembler from moving the additions up among the
+ * exponentials, where each would wait for its operand (H200, head_dim 128: 735 against 674
+ * TFLOP/s). */
+DEV void pack_and_sum(u32 *p, const float *s, float *l, float zero) {
+  float sum[4] = {s[0] + zero, s[1] + zero, s[2] + zero, s[3] + zero};
+  pack_probabilities(p, s);
+#pragma unroll
+  for (int j = 1; j < ${block_n // 8}; j++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) sum[i] += s[4 * j + i];
+  }
+  l[0] += sum[0] + sum[1];
+  l[1] += sum[2] + sum[3];
+}
+
+DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor, int n, int row) {
+  float ref[2];
+  mask_block(me, s, n, row);
+  raise_maximum(s, ${block_n}, &st->row, factor, ref, me->c);
+#pragma unroll
+  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c;
+  exponentials(s, st->bias, me->c);
+}
+
+/* The first block of a tile. Where nothing is hidden the maximum of 16 columns will do. */
+DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x) {
+  float factor[2], ref[2];
+  state_clear(&st->row);
+  if ((n + 1) * (i64)${block_n} > x.full) {
+    masked_step(me, s, st, factor, n, x.row);
+  } else {
+    raise_maximum(s, 16, &st->row, factor, ref, me->c);
+#pragma unroll
+    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c;
+    exponentials(s, st->bias, me->c);
+  }
+}
+
+/* round: the tile's, for its flag */
+DEV void finish_fast(const Consumer *me, const float *o, const FastState *st, Share x, int round) {
+  float inverse[2], lse[2], probe = 0.0f;
+  int good = 1;
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const float l = quad_sum(st->row.l[r]);
+    inverse[r] = 1.0f / l;
+    lse[r] = (lg2(l) - st->bias[r]) * 0.693147181f;
+    good = good && l > 0.0f && l < 1e30f && fabsf(st->bias[r]) < 4096.0f;
+  }
+#pragma unroll
+  for (int i = 0; i < ${dv // 2}; i++) probe = fmaf(o[i], 0.0f, probe);
+  store_rows(me, o, inverse, x${o_staged and ", round & 1" or ""});
+  store_lse(me, lse, x);
+  if (any_sync(!(good && probe == 0.0f)) && me->lane == 0) {
+    sts_flag(failed_tile(me->smem, round), 1);
+    sts_flag(any_failed(me->smem), 1);
+  }
+}
+
+DEV void run_fast(Consumer *me) {
+  float s[${block_n // 2}], o[${dv // 2}], factor[2];
+  u32 p[${block_n // 4}];
+  FastState st;
+  Share x = take_tile(me);
+  int n = x.blocks - 1;
+  bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
+  issue_scores(me, s);
+  wgmma_wait(0);
+  touch_f32x${block_n // 2}(s);
+  free_k(me);
+//@ if not o_staged then
+  if (n == 0) free_q(me, q_place(me));
+//@ end
+  first_step(me, s, &st, n, x);
+  pack_and_sum(p, s, st.row.l, 0.0f);
+#pragma unroll
+  for (int i = 0; i < ${dv // 2}; i++) o[i] = 0.0f;
+
+  for (;;) {
+    /* Blocks of the diagonal and past it. */
+#pragma unroll 1
+    while (n > 0 && n * (i64)${block_n} >= x.full) {
+      n--;
+      issue_both(me, s, o, p);
+      wgmma_wait(1);
+      touch_f32x${block_n // 2}(s);
+      free_k(me);
+//@ if not o_staged then
+      if (n == 0) free_q(me, q_place(me));
+//@ end
+      masked_step(me, s, &st, factor, n, x.row);
+      wgmma_wait(0);
+      touch_f32x${dv // 2}(o);
+      touch_u32x${block_n // 4}(p);
+      free_v(me);
+#pragma unroll
+      for (int i = 0; i < ${dv // 2}; i++) o[i] *= factor[i / 2 % 2];
+      pack_and_sum(p, s, st.row.l, 0.0f);
+    }
+    /* Steady state. */
+#pragma unroll 1
+    while (n > 0) {
+      n--;
+      issue_both(me, s, o, p);
+      wgmma_wait(1);
+      touch_f32x${block_n // 2}(s);
+      free_k(me);
+//@ if not o_staged then
+      if (n == 0) free_q(me, q_place(me));
+//@ end
+      exponentials(s, st.bias, me->c);
+      wgmma_wait(0);
+      touch_f32x${block_n // 2}(s);
+      touch_f32x${dv // 2}(o);
+      touch_u32x${block_n // 4}(p);
+      free_v(me);
+//@ if late_zero then
+      pack_and_sum(p, s, st.row.l, lds_f32(me->smem + ${at.zero}));
+//@ else
+      pack_and_sum(p, s, st.row.l, 0.0f);
+//@ end
+    }
+    const int round = me->tile;
+    next_place(me);
+    const Share next = take_tile(me);
+    if (next.blocks == 0) break;
+    /* The first scores of the next tile run beside the last product of this one. */
+    issue_both(me, s, o, p);
+    n = next.blocks - 1;
+    wgmma_wait(0);
+    touch_f32x${block_n // 2}(s);
+    touch_f32x${dv // 2}(o);
+    touch_u32x${block_n // 4}(p);
+    free_k(me);
+    free_v(me);
+//@ if not o_staged then
+    if (n == 0) free_q(me, q_place(me));
+//@ end
+    finish_fast(me, o, &st, x, round);
+    x = next;
+    first_step(me, s, &st, n, x);
+    pack_and_sum(p, s, st.row.l, 0.0f);
+//@ if o_staged then
+    if (me->lane == 0) bulk_wait_read(0);
+    free_q(me, round & 1);
+//@ end
+#pragma unroll
+    for (int i = 0; i < ${dv // 2}; i++) o[i] = 0.0f;
+  }
+  const int round = me->tile - 1;
+  bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
+  issue_output(me, o, p);
+  wgmma_wait(0);
+  touch_f32x${dv // 2}(o);
+  touch_u32x${block_n // 4}(p);
+  free_v(me);
+  finish_fast(me, o, &st, x, round);
+//@ if o_staged then
+  if (me->lane == 0) bulk_wait_read(0);
+  free_q(me, round & 1);
+//@ end
+  free_q(me, q_place(me));
+  next_place(me);
+}
