@@ -165,7 +165,7 @@ static kiln_status make_binary(kiln_context *ctx, const kiln_source *source, kil
 
 kiln_status kiln_binary_compile(kiln_context *ctx, const kiln_source *source, kiln_binary **out) {
   kiln__text error;
-  if (!out) return KILN_INVALID_ARGUMENT;
+  if (!out) return kiln__context_null(ctx);
   *out = NULL;
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;

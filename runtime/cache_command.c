@@ -98,7 +98,7 @@ static kiln_status give(kiln_context *ctx, json_t *object, const char **json) {
 
 kiln_status kiln_cache_command(kiln_context *ctx, const char *verb, const char **json) {
   listing l;
-  if (!json) return KILN_INVALID_ARGUMENT;
+  if (!json) return kiln__context_null(ctx);
   *json = NULL;
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;
@@ -139,7 +139,7 @@ kiln_status kiln_cache_why(kiln_context *ctx, const char *id_a, const char *id_b
                            const char **json) {
   json_t *a = NULL, *b = NULL;
   listing l;
-  if (!json || !id_a || !id_b) return KILN_INVALID_ARGUMENT;
+  if (!json || !id_a || !id_b) return kiln__context_null(ctx);
   *json = NULL;
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;

@@ -58,6 +58,8 @@ int kiln__error_open(kiln_context *ctx); /* 0, or -1 when no thread key is left 
 void kiln__error_close(kiln_context *ctx);
 kiln_status kiln__context_fail(kiln_context *ctx, kiln_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* INVALID_ARGUMENT: an address or a struct that the call needs was not given. ctx may be NULL. */
+kiln_status kiln__context_null(kiln_context *ctx);
 kiln_status kiln__context_fail_text(kiln_context *ctx, kiln_status status,
                                     const kiln__text *sentence);
 /* Gives a malloc'd JSON text to the calling thread's slot, which frees it later. */

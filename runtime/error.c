@@ -80,6 +80,12 @@ kiln_status kiln__context_fail_text(kiln_context *ctx, kiln_status status,
   return kiln__context_fail(ctx, status, "%s", text[0] ? text : kiln_status_text(status));
 }
 
+kiln_status kiln__context_null(kiln_context *ctx) {
+  if (!ctx) return KILN_INVALID_ARGUMENT;
+  return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                            "an argument that the call needs is NULL or was not made by its _INIT");
+}
+
 const char *kiln_last_error(const kiln_context *ctx) {
   if (!ctx) return "";
   const kiln__thread_slot *slot = pthread_getspecific(ctx->thread_key);

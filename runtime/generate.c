@@ -48,7 +48,7 @@ void kiln__generate_close(kiln_context *ctx) {
 kiln_status kiln_attn_spec_set(kiln_context *ctx, kiln_attn_spec *spec, const char *field,
                                const char *text) {
   generator_call call;
-  if (!spec || !field || !text || spec->size != sizeof *spec) return KILN_INVALID_ARGUMENT;
+  if (!spec || !field || !text || spec->size != sizeof *spec) return kiln__context_null(ctx);
   kiln_status status = call_begin(ctx, &call);
   if (status != KILN_OK) return status;
   status = call.ops->set_spec(ctx->generator, spec, field, text, call.error, sizeof call.error);
@@ -57,7 +57,7 @@ kiln_status kiln_attn_spec_set(kiln_context *ctx, kiln_attn_spec *spec, const ch
 
 kiln_status kiln_tile_set(kiln_context *ctx, kiln_tile *tile, const char *field, const char *text) {
   generator_call call;
-  if (!tile || !field || !text || tile->size != sizeof *tile) return KILN_INVALID_ARGUMENT;
+  if (!tile || !field || !text || tile->size != sizeof *tile) return kiln__context_null(ctx);
   kiln_status status = call_begin(ctx, &call);
   if (status != KILN_OK) return status;
   status = call.ops->set_tile(ctx->generator, tile, field, text, call.error, sizeof call.error);
@@ -66,7 +66,7 @@ kiln_status kiln_tile_set(kiln_context *ctx, kiln_tile *tile, const char *field,
 
 kiln_status kiln_schema(kiln_context *ctx, const char **json) {
   generator_call call;
-  if (!json) return KILN_INVALID_ARGUMENT;
+  if (!json) return kiln__context_null(ctx);
   *json = NULL;
   kiln_status status = call_begin(ctx, &call);
   if (status != KILN_OK) return status;
@@ -118,7 +118,7 @@ kiln_status kiln_attn_spec_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln
 kiln_status kiln_source_generate(kiln_context *ctx, const kiln_attn_spec *spec,
                                  const kiln_tile *tile, unsigned flags, kiln_source **out) {
   generator_call call;
-  if (!out) return KILN_INVALID_ARGUMENT;
+  if (!out) return kiln__context_null(ctx);
   *out = NULL;
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;

@@ -45,7 +45,7 @@ static kiln_status load(kiln_context *ctx, const kiln_binary *binary, kiln_kerne
 kiln_status kiln_kernel_load(kiln_context *ctx, const kiln_binary *binary, kiln_kernel **out) {
   char sentence[SENTENCE_SIZE];
   kiln__text error;
-  if (!out) return KILN_INVALID_ARGUMENT;
+  if (!out) return kiln__context_null(ctx);
   *out = NULL;
   kiln_status status = kiln__context_need_device(ctx);
   if (status != KILN_OK) return status;
@@ -87,7 +87,7 @@ kiln_status kiln_kernel_workspace(const kiln_kernel *kernel, const kiln_attn_arg
   char sentence[1024];
   kiln__text error;
   kiln_attn_args args;
-  if (!kernel || !bytes) return KILN_INVALID_ARGUMENT;
+  if (!kernel || !bytes) return kiln__context_null(kernel ? kernel->ctx : NULL);
   *bytes = 0;
   kiln_status status = kiln__take_args(kernel->ctx, given, &args);
   if (status != KILN_OK) return status;

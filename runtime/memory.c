@@ -9,7 +9,7 @@ static kiln_status finish(kiln_context *ctx, kiln_status status, const kiln__tex
 kiln_status kiln_memory_alloc(kiln_context *ctx, size_t bytes, void **address) {
   char sentence[1024];
   kiln__text error;
-  if (!address) return KILN_INVALID_ARGUMENT;
+  if (!address) return kiln__context_null(ctx);
   *address = NULL;
   kiln_status status = kiln__context_need_device(ctx);
   if (status != KILN_OK) return status;

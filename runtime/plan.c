@@ -128,7 +128,8 @@ kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, con
 
 kiln_status kiln_plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
                              const kiln_attn_args *shape, kiln_plan **plan) {
-  return plan ? kiln__plan_create(ctx, spec, tile, shape, NULL, plan) : KILN_INVALID_ARGUMENT;
+  if (!plan) return kiln__context_null(ctx);
+  return kiln__plan_create(ctx, spec, tile, shape, NULL, plan);
 }
 
 void kiln_plan_get_info(const kiln_plan *plan, kiln_plan_info *info) {
@@ -174,7 +175,7 @@ kiln_status kiln_plan_time(kiln_plan *plan, const kiln_attn_args *args, int warm
   kiln__text error;
   void *timer = NULL;
   double total;
-  if (!plan || !time_us) return KILN_INVALID_ARGUMENT;
+  if (!plan || !time_us) return kiln__context_null(plan ? plan->ctx : NULL);
   *time_us = 0;
   kiln_context *ctx = plan->ctx;
   if (warmup < 0 || count < 1)

@@ -79,7 +79,7 @@ static json_t *report_driver(void) {
 }
 
 kiln_status kiln_context_report(kiln_context *ctx, const char **json) {
-  if (!json) return KILN_INVALID_ARGUMENT;
+  if (!json) return kiln__context_null(ctx);
   *json = NULL;
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;

@@ -108,6 +108,8 @@ START_TEST(a_context_without_device_says_so) {
   void *address;
   ck_assert_int_eq(kiln_context_create(KILN_DEVICE_NONE, NULL, &ctx), KILN_OK);
   ck_assert_int_eq(kiln_context_device(ctx, &info), KILN_NO_DEVICE);
+  ck_assert_int_eq(kiln_memory_alloc(ctx, 1, NULL), KILN_INVALID_ARGUMENT);
+  ck_assert_ptr_nonnull(strstr(kiln_last_error(ctx), "is NULL"));
   ck_assert_int_eq(kiln_memory_alloc(ctx, 1, &address), KILN_NO_DEVICE);
   ck_assert_ptr_nonnull(strstr(kiln_last_error(ctx), "KILN_DEVICE_EMU"));
   kiln_context_destroy(ctx);
