@@ -346,6 +346,8 @@ static kiln_status run(const kiln__args *args) {
   if (status == KILN_OK) status = kiln__device_open(args, KILN__DEVICE_TO_RUN, &s.device, &s.ctx);
   if (status == KILN_OK) status = make_spec(&s);
   if (status == KILN_OK) status = make_inputs(&s);
+  if (status == KILN_OK && s.device == KILN_DEVICE_NONE)
+    status = kiln__fail(KILN_NO_DEVICE, "run launches a kernel; give --device emu or cuda:N");
   if (status == KILN_OK) status = make_plan(&s);
   if (status == KILN_OK) status = execute(&s);
   if (status == KILN_OK) status = save(&s);

@@ -73,6 +73,9 @@ refuses 1 "--softmax-scale 'nan' is not a finite number" run --q $data:layer0.q 
 refuses 1 "--seqlen-k '82' is not a whole number from 0 to 81" run --q $data:layer0.q \
   --k $data:layer0.k --v $data:layer0.v --seqlen-k 82 --device none
 
+refuses 8 "run launches a kernel; give --device emu or cuda:N" run --q $data:layer0.q \
+  --k $data:layer0.k --v $data:layer0.v --device none
+
 # ---- generate ----
 spec="--arch sm_80 --head-dim 64 --causal"
 # shellcheck disable=SC2086 # a list of flags
