@@ -30,7 +30,8 @@ static kiln_status check_version(kiln__driver *driver, kiln__text *error) {
 
 kiln_status kiln__driver_open(kiln__driver *driver, kiln__text *error) {
   memset(driver, 0, sizeof *driver);
-  driver->library = dlopen(DRIVER_NAME, RTLD_NOW | RTLD_LOCAL);
+  /* It stays loaded, because it runs threads of its own. */
+  driver->library = dlopen(DRIVER_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!driver->library) {
     kiln__text_string(error, "no CUDA driver (" DRIVER_NAME ") is installed: install one, or use "
                              "the emulator (KILN_DEVICE_EMU)");

@@ -71,7 +71,8 @@ static void note_path(nvrtc *n, const kiln__nvrtc_place *place) {
 /* Loads one candidate. NULL, or why it cannot be used (in `why`). */
 static const char *load(nvrtc *n, const kiln__nvrtc_place *place, char why[256]) {
   int major = 0, minor = 0;
-  n->library = dlopen(place->file, RTLD_NOW | RTLD_LOCAL);
+  /* It stays loaded: it keeps memory that unloading would lose, and the next context needs it. */
+  n->library = dlopen(place->file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!n->library) return "cannot be loaded";
   const char *missing = resolve(n);
   if (!missing) note_path(n, place);
