@@ -41,11 +41,20 @@ static void warn_unknown(kiln_context *ctx) {
   }
 }
 
+/* A wish that this version cannot grant is not passed over in silence. */
+static void warn_reserved(kiln_context *ctx) {
+  for (int i = 0; i < KILN__ENV_COUNT; i++)
+    if (kiln__env_is_reserved((kiln__env_name)i) && kiln__env_get(&ctx->env, (kiln__env_name)i))
+      kiln__log_print(&ctx->log, KILN_LOG_WARNING, "%s has no effect in this version of Kiln",
+                      kiln__env_name_text((kiln__env_name)i));
+}
+
 /* Options and environment: what needs no device. 0, or -1 without memory. */
 static int configure(kiln_context *ctx, const kiln_context_options *options) {
   if (kiln__env_read(&ctx->env) != 0) return -1;
   kiln__log_init(&ctx->log, &ctx->env, options->log, options->log_user);
   warn_unknown(ctx);
+  warn_reserved(ctx);
   const char *jit = kiln__env_get(&ctx->env, KILN__ENV_KILN_JIT);
   ctx->compile_off = jit && strcmp(jit, "off") == 0;
   if (jit && !ctx->compile_off && strcmp(jit, "on") != 0)

@@ -9,15 +9,15 @@
 #define KILN__ENV_MAP(X)                                                                   \
   X(KILN_CACHE_DIR, "directory of the kernel cache; empty = no cache on disk")             \
   X(KILN_CACHE_MAX, "size limit of the cache, for example 500M or 2G; default 1G")         \
-  X(KILN_PACK_PATH, "kernel packs to open, separated by colons")                           \
-  X(KILN_RECORDS, "tuning records to read, separated by colons")                           \
-  X(KILN_RECORD, "file that new tuning records are appended to")                           \
+  X(KILN_PACK_PATH, "reserved: kernel packs to open, separated by colons")                 \
+  X(KILN_RECORDS, "reserved: tuning records to read, separated by colons")                 \
+  X(KILN_RECORD, "reserved: file that new tuning records are appended to")                 \
   X(KILN_JIT, "on or off: off refuses to compile what the cache does not hold")            \
-  X(KILN_TUNE, "off, cached or measure")                                                   \
+  X(KILN_TUNE, "reserved: off, cached or measure")                                         \
   X(KILN_LOG, "error, warning, info or debug: what goes to stderr")                        \
   X(KILN_TEMPLATE_DIR, "directory with lua/ and templates/ in place of the embedded ones") \
   X(KILN_NVRTC, "the NVRTC library, or its directory")                                     \
-  X(KILN_JOBS, "threads that compile at the same time")                                    \
+  X(KILN_JOBS, "reserved: threads that compile at the same time")                          \
   X(KILN_EMU_CC, "C compiler of the emulator; default cc")                                 \
   X(CUDA_HOME, "CUDA toolkit, searched for NVRTC")                                         \
   X(CUDA_PATH, "CUDA toolkit, searched for NVRTC after CUDA_HOME")                         \
@@ -42,5 +42,7 @@ void kiln__env_free(kiln__env *env);
 const char *kiln__env_get(const kiln__env *env, kiln__env_name name); /* NULL = unset or empty */
 const char *kiln__env_name_text(kiln__env_name name);
 const char *kiln__env_sentence(kiln__env_name name);
+/* Whether the variable is known and has no effect in this version. */
+int kiln__env_is_reserved(kiln__env_name name);
 
 #endif
