@@ -42,6 +42,7 @@ DEV Share take_tile(const Consumer *me) {
   x.head = redux_max_i32(lds_i32(info + 4));
   x.batch = redux_max_i32(lds_i32(info + 8));
   x.blocks = redux_max_i32(lds_i32(info + 12));
+  sync_warp(); /* every lane has read before lane 0 gives the place back */
   x.row = x.first + me->warp_row + me->lane / 4;
 //@ if causal then
   const i64 see = (i64)x.first + 1 + me->a->seqlen_k - me->a->seqlen_q;

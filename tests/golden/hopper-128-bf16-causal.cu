@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 128 --causal --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 13970ac7a98d094254cfcc1df1a46c1e2b691f2e0ae94f460abdd2814366ba76
+// source id 4bdd66e51adf3a16a454790205d2f27af4ea248ebab898f2dc82276ee1ffefe3
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -617,6 +617,7 @@ DEV Share take_tile(const Consumer *me) {
   x.head = redux_max_i32(lds_i32(info + 4));
   x.batch = redux_max_i32(lds_i32(info + 8));
   x.blocks = redux_max_i32(lds_i32(info + 12));
+  sync_warp(); /* every lane has read before lane 0 gives the place back */
   x.row = x.first + me->warp_row + me->lane / 4;
   const i64 see = (i64)x.first + 1 + me->a->seqlen_k - me->a->seqlen_q;
   x.full = see < me->a->seqlen_k ? (int)see : me->a->seqlen_k;

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 192 --head-dim-v 128 --block-m 128 --block-n 112 --num-stages 2 --num-warps 12 --plain
-// source id ccdb6fd4a08c8db7ebfed90eab151fed45fb6c424eaffe9915b306d5b0de7101
+// source id bdcb4fc6d2e7d609f5ea213e22c2bff0c040fbbbd0af7322ec20d01fa80aac85
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=192 head_dim_v=128 mask=none
 // tile block_m=128 block_n=112 num_stages=2 num_warps=12
@@ -604,6 +604,7 @@ DEV Share take_tile(const Consumer *me) {
   x.head = redux_max_i32(lds_i32(info + 4));
   x.batch = redux_max_i32(lds_i32(info + 8));
   x.blocks = redux_max_i32(lds_i32(info + 12));
+  sync_warp(); /* every lane has read before lane 0 gives the place back */
   x.row = x.first + me->warp_row + me->lane / 4;
   x.full = me->a->seqlen_k;
   return x;

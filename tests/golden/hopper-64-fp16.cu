@@ -1,18 +1,18 @@
 // kiln 0.1.0  do not edit
-// kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 192 --block-n 128 --num-stages 2 --num-warps 16 --plain
-// source id 25a182895226a37d64e1ae946bb9787cc551759cfef8563c2211cb51029c432a
+// kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
+// source id 86338f8115c6219502863643ec76122a892e5c732ab0289e21d8e0023f829e14
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
-// tile block_m=192 block_n=128 num_stages=2 num_warps=16
-// shared memory 115160 of 232448 bytes
+// tile block_m=128 block_n=128 num_stages=3 num_warps=12
+// shared memory 131544 of 232448 bytes
 //    offset     bytes  region
-//         0     49152  q
-//     49152     32768  k
-//     81920     32768  v
-//    114688       168  bars
-//    114864        32  info
-//    114896       260  failed
-//    115156         4  zero
+//         0     32768  q
+//     32768     49152  k
+//     81920     49152  v
+//    131072       168  bars
+//    131248        32  info
+//    131280       260  failed
+//    131540         4  zero
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -22,7 +22,7 @@ typedef int i32;
 typedef long long i64;
 #define DEV static __device__ __forceinline__
 #define PARAM const __grid_constant__
-#define KERNEL extern "C" __global__ __launch_bounds__(512, 1)
+#define KERNEL extern "C" __global__ __launch_bounds__(384, 1)
 struct __align__(64) TensorMap { u64 words[16]; };
 #define NEG_INFINITY __int_as_float(0xff800000)
 
@@ -40,6 +40,12 @@ DEV void sync_threads(void) {
 }
 DEV void sync_warp(void) {
   __syncwarp();
+}
+DEV void named_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory");
+}
+DEV void named_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" :: "r"(id), "r"(threads) : "memory");
 }
 DEV int shfl_i32(int x, int lane) {
   return __shfl_sync(0xffffffffu, x, lane);
@@ -239,9 +245,10 @@ typedef struct {
 } ForwardArgs;
 
 /* FlashAttention forward for TMA and wgmma. Warpgroup 0 is the producer: one thread hands out tiles
- * and feeds queries, keys and values through mbarrier rings. Warpgroups 1 to 3 are
+ * and feeds queries, keys and values through mbarrier rings. Warpgroups 1 to 2 are
  * consumers of 64 query rows each: the scores of the next key block are computed while the softmax
  * of the present one runs.
+ * The consumers take turns at the tensor cores.
  */
 /* Online softmax over scores in mma fragments. A thread holds rows g and g + 8 of a 16-row tile
  * (g = lane / 4) and columns 8 j + 2 (lane & 3) + {0, 1}; four neighbouring lanes share a row.
@@ -350,24 +357,24 @@ DEV float row_lse(float m, float l, float scale, float shift) {
 /* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
 
 DEV u32 k_full(u32 smem, int slot) {
-  return smem + 114688 + 8 * slot;
+  return smem + 131072 + 8 * slot;
 }
 DEV u32 k_empty(u32 smem, int slot) {
-  return smem + 114704 + 8 * slot;
+  return smem + 131096 + 8 * slot;
 }
 DEV u32 v_full(u32 smem, int slot) {
-  return smem + 114720 + 8 * slot;
+  return smem + 131120 + 8 * slot;
 }
 DEV u32 v_empty(u32 smem, int slot) {
-  return smem + 114736 + 8 * slot;
+  return smem + 131144 + 8 * slot;
 }
 DEV u32 q_full(u32 smem, int slot, int group) {
-  const u32 first = smem + 114752;
-  return first + 8 * (slot * 3 + group);
+  const u32 first = smem + 131168;
+  return first + 8 * (slot * 2 + group);
 }
 DEV u32 q_empty(u32 smem, int slot, int group) {
-  const u32 first = smem + 114800;
-  return first + 8 * (slot * 3 + group);
+  const u32 first = smem + 131200;
+  return first + 8 * (slot * 2 + group);
 }
 
 /* A place in a ring. parity: of the phase that a reader waits for; a writer waits for the one
@@ -398,7 +405,7 @@ DEV i64 tile_number(int round) { return round * num_blocks() + block_index(); }
 DEV Tile tile_of(i64 t, const ForwardArgs *a) {
   const i64 head_index = t / a->m_blocks;
   Tile x;
-  x.first = (int)(t - head_index * a->m_blocks) * 192;
+  x.first = (int)(t - head_index * a->m_blocks) * 128;
   x.batch = (int)(head_index / a->num_heads);
   x.head = (int)(head_index - (i64)x.batch * a->num_heads);
   i64 end = a->seqlen_k;
@@ -418,21 +425,21 @@ typedef struct {
 DEV void send_tile(Producer *me, Tile x) {
   const int slot = me->ring.q.slot;
 #pragma unroll 1
-  for (int w = 0; w < 3; w++)
+  for (int w = 0; w < 2; w++)
     bar_wait(q_empty(me->smem, slot, w), me->ring.q.parity ^ 1);
-  const u32 info = me->smem + 114864 + 16 * slot;
+  const u32 info = me->smem + 131248 + 16 * slot;
   sts_i32(info, x.first);
   sts_i32(info + 4, x.head);
   sts_i32(info + 8, x.batch);
   sts_i32(info + 12, x.blocks);
 #pragma unroll 1
-  for (int w = 0; w < 3; w++) {
+  for (int w = 0; w < 2; w++) {
     if (x.blocks == 0) {
       bar_arrive(q_full(me->smem, slot, w));
       continue;
     }
     bar_expect(q_full(me->smem, slot, w), 8192);
-    const u32 to = me->smem + 0 + (slot * 3 + w) * 8192;
+    const u32 to = me->smem + 0 + (slot * 2 + w) * 8192;
     for (int c = 0; c < 1; c++)
       tma_load(to + c * 8192, me->map_q, q_full(me->smem, slot, w), 64 * c,
                x.first + 64 * w, x.head, x.batch, 0x12F0000000000000ull);
@@ -448,11 +455,11 @@ DEV void send_k(Producer *me, Tile x, int n) {
   const int head_k = x.head / me->a->group;
   bar_wait(k_empty(me->smem, ring->slot), ring->parity ^ 1);
   bar_expect(k_full(me->smem, ring->slot), 16384);
-  const u32 to = me->smem + 49152 + ring->slot * 16384;
+  const u32 to = me->smem + 32768 + ring->slot * 16384;
   for (int c = 0; c < 1; c++)
     tma_load(to + c * 16384, me->map_k, k_full(me->smem, ring->slot),
              64 * c, row, head_k, x.batch, 0x14F0000000000000ull);
-  advance(ring, 2);
+  advance(ring, 3);
 }
 
 /* Values of block n. Other blocks read them again: evict last. Without keys every row lies past
@@ -467,7 +474,7 @@ DEV void send_v(Producer *me, Tile x, int n) {
   for (int c = 0; c < 1; c++)
     tma_load(to + c * 16384, me->map_v, v_full(me->smem, ring->slot),
              64 * c, row, head_k, x.batch, 0x14F0000000000000ull);
-  advance(ring, 2);
+  advance(ring, 3);
 }
 
 /* Sends all tiles as one stream of key blocks: keys of a block, then values of the block before,
@@ -543,12 +550,13 @@ DEV void next_place(Consumer *me) {
 DEV Share take_tile(const Consumer *me) {
   const int slot = q_place(me);
   bar_wait(q_full(me->smem, slot, me->group), me->tile / 2 & 1);
-  const u32 info = me->smem + 114864 + 16 * slot;
+  const u32 info = me->smem + 131248 + 16 * slot;
   Share x;
   x.first = redux_max_i32(lds_i32(info)) + 64 * me->group;
   x.head = redux_max_i32(lds_i32(info + 4));
   x.batch = redux_max_i32(lds_i32(info + 8));
   x.blocks = redux_max_i32(lds_i32(info + 12));
+  sync_warp(); /* every lane has read before lane 0 gives the place back */
   x.row = x.first + me->warp_row + me->lane / 4;
   x.full = me->a->seqlen_k;
   return x;
@@ -574,21 +582,23 @@ DEV void issue_output(const Consumer *me, float *o, const u32 *p) {
   for (int i = 0; i < 8; i++) wgmma_rs_n64_fp16_t(o, p + 4 * i, matrix(v + i * 128), 1);
   wgmma_commit();
 }
-/* Starts the scores of the next block and the output of the present one. */
+/* Starts the scores of the next block and the output of the present one, when it is this group's turn. */
 DEV void issue_both(const Consumer *me, float *s, float *o, const u32 *p) {
   bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
+  named_sync(1 + me->group, 256);
   issue_scores(me, s);
   bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
   issue_output(me, o, p);
+  named_arrive(1 + (me->group + 1) % 2, 256);
 }
 /* Give slots back; the product that read them has been waited for. */
 DEV void free_k(Consumer *me) {
   if (me->lane == 0) bar_arrive(k_empty(me->smem, me->k_ring.slot));
-  advance(&me->k_ring, 2);
+  advance(&me->k_ring, 3);
 }
 DEV void free_v(Consumer *me) {
   if (me->lane == 0) bar_arrive(v_empty(me->smem, me->v_ring.slot));
-  advance(&me->v_ring, 2);
+  advance(&me->v_ring, 3);
 }
 DEV void free_q(const Consumer *me, int slot) {
   if (me->lane == 0) bar_arrive(q_empty(me->smem, slot, me->group));
@@ -611,7 +621,7 @@ DEV void pack_probabilities(u32 *p, const float *s) {
 /* Rounds the warp's 16 rows into the place of its queries and sends them off by TMA, which
  * leaves out what lies past the tensor. */
 DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Share x, int slot) {
-  const u32 to = me->smem + 0 + (slot * 3 + me->group) * 8192;
+  const u32 to = me->smem + 0 + (slot * 2 + me->group) * 8192;
   const int row = me->warp_row + (me->lane & 15), half = me->lane >> 4;
 #pragma unroll
   for (int k = 0; k < 4; k++) {
@@ -717,14 +727,16 @@ DEV void consume(u32 smem, int warp, const TensorMap *map_o, const ForwardArgs *
   me.lane = thread_index() & 31;
   me.warp_row = warp % 4 * 16;
   me.q = descriptor(smem + 0 + me.group * 8192, 0);
-  me.q_flip = me.q ^ descriptor(smem + 24576 + me.group * 8192, 0);
-  me.k = descriptor(smem + 49152, 0);
+  me.q_flip = me.q ^ descriptor(smem + 16384 + me.group * 8192, 0);
+  me.k = descriptor(smem + 32768, 0);
   me.v = descriptor(smem + 81920, 16384);
   me.tile = 0;
   me.k_ring.slot = me.k_ring.parity = me.v_ring.slot = me.v_ring.parity = 0;
   me.c = a->scale_log2;
   me.map_o = map_o;
   me.a = a;
+  /* Turns: named barrier 1 + group, armed by the group before. Group 0 arms itself once. */
+  if (me.group == 0) named_arrive(1, 256);
   run_exact(&me);
   if (me.lane == 0) bulk_wait(0);
 }
@@ -734,14 +746,14 @@ KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Ten
   const u32 smem = shared_base();
   const int warp = shfl_i32(thread_index() / 32, 0);
   if (thread_index() == 0) {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
       bar_init(k_full(smem, i), 1);
       bar_init(v_full(smem, i), 1);
-      bar_init(k_empty(smem, i), 12); /* one arrival a warp */
-      bar_init(v_empty(smem, i), 12);
+      bar_init(k_empty(smem, i), 8); /* one arrival a warp */
+      bar_init(v_empty(smem, i), 8);
     }
     for (int i = 0; i < 2; i++) {
-      for (int w = 0; w < 3; w++) {
+      for (int w = 0; w < 2; w++) {
         bar_init(q_full(smem, i, w), 1);
         bar_init(q_empty(smem, i, w), 4);
       }
@@ -750,10 +762,10 @@ KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Ten
   }
   sync_threads();
   if (warp < 4) {
-    reg_dec(32);
+    reg_dec(40);
     if (thread_index() == 0) produce(smem, &map_q, &map_k, &map_v, &a);
   } else {
-    reg_inc(160);
+    reg_inc(232);
     consume(smem, warp, &map_o, &a);
   }
 }
