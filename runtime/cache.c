@@ -203,28 +203,23 @@ int kiln__cache_id_valid(const char *id) {
   return strspn(id, "0123456789abcdef") == KILN__ID_SIZE - 1 && id[KILN__ID_SIZE - 1] == '\0';
 }
 
-/* meta.json is the compact form of its object with the digest of the rest in "sha256", so that
- * every byte of it is checked too. */
+/* meta.json holds in "sha256" the digest of the rest of it, in compact form. */
 static const char *read_meta(int dir, const char *id, json_t **meta) {
   const char *why;
   size_t size;
-  char digest[KILN__ID_SIZE], found[KILN__ID_SIZE];
+  char digest[KILN__ID_SIZE] = "", wanted[KILN__ID_SIZE] = "";
   char *bytes = kiln__cache_read_file(dir, "meta.json", FILE_LIMIT, &size, &why);
   if (!bytes) return "its meta.json is missing or no plain file of this user";
   json_t *object = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, NULL);
   const char *sum = json_string_value(json_object_get(object, "sha256"));
-  char *whole = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-  int same = whole && sum && strlen(whole) == size && memcmp(whole, bytes, size) == 0 &&
-             strlen(sum) == KILN__ID_SIZE - 1;
-  if (same) memcpy(found, sum, sizeof found);
-  free(whole);
   free(bytes);
-  if (same) json_object_del(object, "sha256");
-  char *rest = same ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+  if (sum) snprintf(wanted, sizeof wanted, "%s", sum);
+  json_object_del(object, "sha256");
+  char *rest = sum ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
   if (rest) kiln__digest_bytes(rest, strlen(rest), digest);
-  same = rest && strcmp(found, digest) == 0;
   free(rest);
-  if (same && kiln__identity_digest(json_object_get(object, "identity"), digest) == 0) {
+  if (digest[0] && strcmp(wanted, digest) == 0 &&
+      kiln__identity_digest(json_object_get(object, "identity"), digest) == 0) {
     *meta = object;
     return strcmp(digest, id) == 0 ? NULL : "it holds another kernel than its name says";
   }
