@@ -17,14 +17,18 @@
 extern char **environ;
 
 /* Without contraction and reassociation an emulated kernel computes the same on every machine. */
-static const char *const options[] = {"-std=gnu11",
-                                      "-O2",
-                                      "-fPIC",
-                                      "-shared",
-                                      "-ffp-contract=off",
-                                      "-fno-strict-aliasing",
-                                      "-Wall",
-                                      "-Wno-unknown-pragmas"};
+static const char *const options[] = {
+    "-std=gnu11",
+    "-O2",
+    "-fPIC",
+    "-shared",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-Wall",
+    "-Wno-unknown-pragmas",
+    "-Wno-psabi",
+    "-fstack-clash-protection", /* a large frame meets the guard page too */
+};
 
 enum { NUM_OPTIONS = sizeof options / sizeof *options };
 

@@ -38,6 +38,8 @@ void kiln__emu_cp_async_16(u32 to, const void *from, int bytes, const char *site
   if (bytes) kiln__global_check(thread->machine, from, (size_t)bytes, COPY_BYTES, site);
   const int group = thread->copies.committed + 1;
   const emu_copy copy = {from, site, to, bytes, group};
+  thread->copies.last = group;
+  thread->copies.last_site = site;
   kiln__shadow_copy(thread, to, group, site);
   if (thread->machine->schedule == EMU_EAGER) {
     land(thread, &copy);
@@ -69,9 +71,8 @@ void kiln__emu_cp_async_wait(int pending, const char *site) {
 /* Legal, but then nobody can have used them: a copy too many, or a wait too few. */
 void kiln__copy_exit(emu_thread *thread) {
   const emu_copies *c = &thread->copies;
-  if (c->count && thread->machine->checking)
-    kiln__emu_fault("the thread ends while %s is in flight: it was never waited for",
-                    c->pending[0].site);
+  if (thread->machine->checking && c->last > thread->knows.own[EMU_COPIES])
+    kiln__emu_fault("the thread ends and has not waited for %s", c->last_site);
 }
 
 /* A random copy of a random thread that has some. */

@@ -69,7 +69,8 @@ __attribute__((naked)) void kiln__fiber_switch(void **from __attribute__((unused
           "pop %r12\n"
           "pop %rbp\n"
           "pop %rbx\n"
-          "ret\n");
+          "pop %rcx\n" /* not ret: the processor would expect this fiber's own caller */
+          "jmp *%rcx\n");
 }
 
 __attribute__((naked)) void kiln__fiber_resume(void *to __attribute__((unused))) {

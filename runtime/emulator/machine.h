@@ -89,10 +89,14 @@ typedef struct emu_copies {
   emu_copy *pending; /* in the order of issue */
   u32 count, capacity;
   int committed; /* groups */
+  int last;      /* the group of the last copy, and its place */
+  const char *last_site;
 } emu_copies;
 
 typedef struct emu_bulk {
-  int committed, open, waited; /* groups; stores since the last commit; groups known to have read */
+  int committed; /* groups */
+  int open;      /* stores since the last commit */
+  int last;      /* the group of the last store */
 } emu_bulk;
 
 #define EMU_ACCUMULATORS 8 /* register arrays that wgmma of one warpgroup accumulate into */

@@ -2,6 +2,7 @@
 #include "runtime/emulator/module.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,9 +18,22 @@ static int write_all(int file, const char *bytes, size_t size) {
   return 0;
 }
 
+/* A linker writes the section headers last; where they are cut off, dlopen would run off the end. */
+static int is_whole(const void *image, size_t size) {
+  Elf64_Ehdr header;
+  if (size < sizeof header) return 0;
+  memcpy(&header, image, sizeof header);
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_shoff > size) return 0;
+  return (size_t)header.e_shnum * header.e_shentsize <= size - header.e_shoff;
+}
+
 static kiln_status open_image(emu_module *module, const void *image, size_t size,
                               kiln__text *error) {
   char path[64];
+  if (!is_whole(image, size)) {
+    kiln__text_string(error, "the image is no whole shared object for the emulator");
+    return KILN_CORRUPT;
+  }
   module->file = memfd_create("kiln-kernel", MFD_CLOEXEC);
   if (module->file < 0 || write_all(module->file, image, size) != 0) {
     kiln__text_printf(error, "no memory for the kernel's %zu bytes", size);

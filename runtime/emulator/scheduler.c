@@ -37,11 +37,25 @@ void kiln__scheduler_yield(emu_thread *thread) {
   if (one_in(thread->machine, YIELD_ONE_IN)) leave(thread);
 }
 
+/* The scheduler would go on with the same warp: most switches are between lanes that meet. */
+static emu_thread *next_lane(const emu_thread *thread, const emu_warp *warp) {
+  const emu_machine *machine = thread->machine;
+  if (!warp->runnable || machine->schedule == EMU_RANDOM || machine->starve) return NULL;
+  return &warp->threads[__builtin_ctz(warp->runnable)];
+}
+
 void kiln__scheduler_block(emu_thread *thread, emu_wait wait) {
+  emu_warp *warp = &thread->block->warps[thread->warp];
   thread->wait = wait;
   thread->state = EMU_BLOCKED;
-  thread->block->warps[thread->warp].runnable &= ~(1u << thread->lane);
-  leave(thread);
+  warp->runnable &= ~(1u << thread->lane);
+  emu_thread *next = next_lane(thread, warp);
+  if (!next) {
+    leave(thread);
+    return;
+  }
+  kiln__emu_current.thread = next;
+  kiln__fiber_switch(&thread->sp, next->sp);
 }
 
 void kiln__scheduler_wake(emu_thread *thread) {

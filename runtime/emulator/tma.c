@@ -181,8 +181,8 @@ void kiln__tma_finish(emu_machine *machine) {
 
 void kiln__tma_exit(emu_thread *thread) {
   if (thread->bulk.open) kiln__emu_fault("the thread ends with bulk stores that are not committed");
-  if (owes_stores(thread->machine, thread, thread->bulk.committed, 1))
-    kiln__emu_fault("the thread ends with bulk stores that have not read shared memory: "
+  if (thread->bulk.last > thread->knows.own[EMU_BULK])
+    kiln__emu_fault("the thread ends with bulk stores that may not have read shared memory: "
                     "bulk_wait_read is missing");
 }
 
@@ -265,6 +265,7 @@ void kiln__emu_tma_store(const TensorMap *map, u32 from, int col, int row, int h
   t.group = thread->bulk.committed + 1;
   kiln__shadow_tma_store(thread, from, t.rows * row_bytes(map), t.group, site);
   thread->bulk.open++;
+  thread->bulk.last = t.group;
   append(machine, &t);
   if (machine->schedule != EMU_EAGER) return;
   land_store(machine, machine->num_transfers - 1);

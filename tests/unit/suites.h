@@ -25,7 +25,11 @@
   X(cache)                  \
   X(driver)                 \
   X(gpu)                    \
-  X(alloc)
+  X(alloc)                  \
+  X(emulator_warp)          \
+  X(emulator_hopper)        \
+  X(emulator_faults)        \
+  X(emulator_device)
 
 #define X(name) Suite *suite_##name(void);
 KILN_TEST_SUITES(X)
