@@ -14,6 +14,7 @@
 #include "runtime/digest.h"
 #include "runtime/identity.h"
 
+#define LOAD_ATTEMPTS 5
 #define DEFAULT_LIMIT (INT64_C(1) << 30)
 #define FILE_LIMIT    ((size_t)256 << 20) /* bytes of one file: larger is damage */
 
@@ -284,23 +285,25 @@ static void set_aside(kiln__cache *cache, int kernels, const char *id, const cha
                    why);
 }
 
+/* An entry that another process evicts while it is read looks damaged; so it is read again, and
+ * only what stays bad is set aside. */
 int kiln__cache_load(kiln__cache *cache, const char *id, kiln__cache_item *item) {
-  struct stat before, after;
+  struct stat status;
+  const char *why = NULL;
+  int hit = 0;
   memset(item, 0, sizeof *item);
   if (cache->reason) kiln__cache_warn(cache, "%s", cache->reason);
   int kernels = cache->dir ? kiln__cache_kernels_fd(cache, 0) : -1;
   if (kernels < 0) return 0;
-  int hit = 0;
-  if (fstatat(kernels, id, &before, AT_SYMLINK_NOFOLLOW) != 0) {
-    if (errno != ENOENT) warn_dir(cache, "read");
-    goto done;
+  for (int attempt = 0; attempt < LOAD_ATTEMPTS && !hit; attempt++) {
+    if (fstatat(kernels, id, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (errno != ENOENT) warn_dir(cache, "read");
+      goto done;
+    }
+    why = kiln__cache_check(kernels, id, item, NULL);
+    hit = !why;
   }
-  const char *why = kiln__cache_check(kernels, id, item, NULL);
-  hit = !why;
-  /* An entry that was evicted or replaced meanwhile is a plain miss. */
-  if (why && fstatat(kernels, id, &after, AT_SYMLINK_NOFOLLOW) == 0 &&
-      before.st_ino == after.st_ino)
-    set_aside(cache, kernels, id, why);
+  if (!hit) set_aside(cache, kernels, id, why);
 done:
   close(kernels);
   return hit;
