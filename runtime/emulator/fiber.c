@@ -38,6 +38,13 @@ char *kiln__fiber_stack(const emu_stacks *stacks, size_t index) {
   return stacks->base + index * EMU_STACK_BYTES;
 }
 
+/* AddressSanitizer remembers the frames of a fiber that was given up; a new one begins clean. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+#endif
+
 #if defined(__x86_64__)
 
 int kiln__fiber_supported(void) { return 1; }
@@ -46,6 +53,7 @@ int kiln__fiber_supported(void) { return 1; }
  * a zero as the caller's return address, on which debuggers end a backtrace. */
 void *kiln__fiber_prepare(const emu_stacks *stacks, size_t index, void (*body)(void)) {
   char *top = kiln__fiber_stack(stacks, index) + EMU_STACK_BYTES;
+  ASAN_UNPOISON_MEMORY_REGION(top - EMU_STACK_BYTES + PAGE, EMU_STACK_BYTES - PAGE);
   uintptr_t *sp = (uintptr_t *)(top - 64 - index % COLOURS * COLOUR_BYTES);
   *--sp = 0;
   *--sp = (uintptr_t)body;

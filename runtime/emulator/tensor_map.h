@@ -16,8 +16,8 @@ struct TensorMap {
   u64 strides[3]; /* bytes, of dims 1..3 */
   u32 box[4];     /* elements */
   u32 swizzle;    /* bytes: 0, 32, 64, 128 */
-  u32 reserved[5];
-} __attribute__((aligned(64)));
+  u32 reserved[9];
+};
 
 /* INVALID_ARGUMENT and a sentence for what cuTensorMapEncodeTiled refuses. */
 kiln_status kiln__tensor_map_encode(const kiln__tensor_map *map, kiln__text *error, TensorMap *out);
