@@ -15,14 +15,19 @@ local limits = { sm_80 = 166912, sm_86 = 101376, sm_89 = 101376, sm_90 = 232448,
 local archs = { "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_120" }
 if #arg > 1 then archs = { table.unpack(arg, 2) } end
 
--- The spills that are known and harmless, at most `bytes` of stores and loads; head_dim_v from and
--- to where not all widths have them. Whether they are is read in the SASS (cuobjdump -sass): by
--- control flow, no STL or LDL may be reached from USETMAXREG.TRY_ALLOC, where consumers begin.
+-- The spills that are known, at most `bytes` of stores and loads; dv: at one head_dim_v. Where
+-- they lie is read in the SASS (cuobjdump -sass) by control flow: what is reached from
+-- USETMAXREG.DEALLOC is the producer's, what is reached from USETMAXREG.TRY_ALLOC the consumers'.
+-- The first row that fits counts.
 local known_spills = {
-  -- Arithmetic on tile numbers, in the producer: it has 40 registers and mostly waits.
+  -- bf16: ten accesses of the consumers, once a tile, outside the loop over key blocks.
+  { arch = "sm_90a", mask = "causal", dv = 232, bytes = 172 },
+  -- Tile numbers, in the producer alone: it has 40 registers and mostly waits.
   { arch = "sm_90a", mask = "causal", bytes = 160 },
-  -- One address, stored once and loaded once a key block of 48.
-  { arch = "sm_120", mask = "causal", from = 120, to = 128, bytes = 8 },
+  -- Addresses that are stored once and loaded once a key block: one at 120 and 128, three at 248.
+  { arch = "sm_120", mask = "causal", dv = 120, bytes = 8 },
+  { arch = "sm_120", mask = "causal", dv = 128, bytes = 8 },
+  { arch = "sm_120", mask = "causal", dv = 248, bytes = 24 },
 }
 
 local pairs_of_dims = { { 192, 128 }, { 64, 256 }, { 256, 64 }, { 8, 256 }, { 128, 8 } }
@@ -137,8 +142,8 @@ end
 
 local function known_spill(v)
   for _, known in ipairs(known_spills) do
-    local is_wide = v.head_dim_v >= (known.from or 8) and v.head_dim_v <= (known.to or 256)
-    if v.algorithm == "flash" and v.arch == known.arch and v.mask == known.mask and is_wide then
+    local is_dv = not known.dv or known.dv == v.head_dim_v
+    if v.algorithm == "flash" and v.arch == known.arch and v.mask == known.mask and is_dv then
       return known.bytes
     end
   end
