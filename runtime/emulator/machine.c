@@ -133,6 +133,7 @@ void kiln__machine_end(emu_machine *machine) {
   machine->cluster_count = 0;
   machine->cluster_sum = (emu_sum){NULL, NULL};
   machine->last_warp = 0;
+  machine->polls = 0;
 }
 
 /* ---- a thread's life ---- */

@@ -232,6 +232,8 @@ struct emu_machine {
   u32 cluster_count; /* threads at the cluster's barrier */
   emu_sum cluster_sum;
   u32 last_warp; /* where the scheduler goes on looking */
+  int polled;    /* a thread has read a flag and gave way */
+  u32 polls;     /* how often, since a thread has blocked */
   struct emu_chunk *chunks;
   char *message; /* EMU_MESSAGE_BYTES; "" while there is no fault */
   i64 cluster;   /* number in the grid */
@@ -256,6 +258,8 @@ void kiln__scheduler_yield(emu_thread *thread);
 /* Blocks the current thread until kiln__scheduler_wake. */
 void kiln__scheduler_block(emu_thread *thread, emu_wait wait);
 void kiln__scheduler_wake(emu_thread *thread);
+/* Gives way to other warps and to what they wait for: between reads of a flag. */
+void kiln__scheduler_poll(emu_thread *thread);
 
 /* Begins an instruction of the current thread: a chance for another to run under EMU_RANDOM. */
 static inline emu_thread *kiln__emu_enter(const char *site) {

@@ -12,9 +12,10 @@
 
 #include "runtime/emulator/launch.h"
 
-#define YIELD_ONE_IN  16u /* instructions under EMU_RANDOM */
-#define REDRAW_ONE_IN 64u /* picks */
-#define LAND_ONE_IN   24u /* picks */
+#define POLLS         (1u << 24) /* reads of flags between two instructions that block */
+#define YIELD_ONE_IN  16u        /* instructions under EMU_RANDOM */
+#define REDRAW_ONE_IN 64u        /* picks */
+#define LAND_ONE_IN   24u        /* picks */
 
 u32 kiln__scheduler_random(emu_machine *machine) {
   u64 x = machine->random;
@@ -37,6 +38,14 @@ void kiln__scheduler_yield(emu_thread *thread) {
   if (one_in(thread->machine, YIELD_ONE_IN)) leave(thread);
 }
 
+void kiln__scheduler_poll(emu_thread *thread) {
+  emu_machine *machine = thread->machine;
+  machine->polled = 1;
+  machine->last_warp = thread->block->rank * machine->num_warps + thread->warp + 1;
+  if (++machine->polls > POLLS) kiln__emu_fault("%s: the flag does not change", thread->site);
+  leave(thread);
+}
+
 /* The scheduler would go on with the same warp: most switches are between lanes that meet. */
 static emu_thread *next_lane(const emu_thread *thread, const emu_warp *warp) {
   const emu_machine *machine = thread->machine;
@@ -46,6 +55,7 @@ static emu_thread *next_lane(const emu_thread *thread, const emu_warp *warp) {
 
 void kiln__scheduler_block(emu_thread *thread, emu_wait wait) {
   emu_warp *warp = &thread->block->warps[thread->warp];
+  thread->machine->polls = 0;
   thread->wait = wait;
   thread->state = EMU_BLOCKED;
   warp->runnable &= ~(1u << thread->lane);
@@ -145,6 +155,8 @@ static u32 alive(const emu_machine *machine) {
 /* ---- the loop, on its own fiber ---- */
 
 static void step(emu_machine *machine) {
+  if (machine->polled) land_demanded(machine); /* a thread that polls never blocks */
+  machine->polled = 0;
   if (machine->schedule == EMU_RANDOM && one_in(machine, LAND_ONE_IN)) land_any(machine);
   emu_thread *thread = pick(machine, 0);
   if (!thread && land_demanded(machine)) return;
@@ -172,7 +184,7 @@ int kiln__scheduler_run(emu_machine *machine, i64 cluster) {
   const size_t own = machine->num_blocks * machine->num_threads;
   void *start = kiln__fiber_prepare(&machine->stacks, own, scheduler_main);
   kiln__fiber_switch(&machine->home, start);
-  kiln__machine_end(machine);
   kiln__emu_current = before;
+  kiln__machine_end(machine);
   return machine->message[0] ? -1 : 0;
 }

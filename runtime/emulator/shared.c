@@ -53,8 +53,9 @@ void kiln__emu_sts_u32(u32 at, u32 x, const char *site) { store(at, &x, sizeof x
 /* ---- flags that are raced on purpose: no shadow ---- */
 
 int kiln__emu_lds_flag(u32 at, const char *site) {
-  const emu_thread *thread = kiln__emu_enter(site);
+  emu_thread *thread = kiln__emu_enter(site);
   int x;
+  kiln__scheduler_poll(thread);
   kiln__shared_check(thread->block, at, sizeof x, sizeof x, site);
   memcpy(&x, thread->block->shared + at, sizeof x);
   return x;

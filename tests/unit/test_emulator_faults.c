@@ -131,6 +131,8 @@ static const fault warp_faults[] = {
      "of another lane of the warp", NULL, NULL},
     {"(u32)shfl_i32(other, 3)", "(u32)(lane < 16 ? shfl_i32(other, 3) : 0)", "another lane", NULL,
      NULL},
+    {"sts_u32(s + 4 * lane, lane);", "sts_flag(s, 1); while (lds_flag(s)) {}",
+     "the flag does not change", NULL, NULL},
     {"sts_u32(s + 4 * lane, lane)", "sts_u32(s + 2 * lane, lane)", "is not a multiple of 4", NULL,
      NULL},
 };

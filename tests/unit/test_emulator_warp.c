@@ -306,6 +306,29 @@ START_TEST(named_barriers_pass_values) {
 }
 END_TEST
 
+/* Warp 1 sets a flag that warp 0 polls; the value behind it comes by a barrier. */
+static const char flag_text[] =
+    EMULATED_ARGS "KERNEL void test_kernel(PARAM Args a) {\n"
+                  "  const u32 s = shared_base();\n"
+                  "  if (thread_index() == 0) sts_flag(s, 0);\n"
+                  "  sync_threads();\n"
+                  "  if (thread_index() >= 32) sts_flag(s, 5);\n"
+                  "  while (lds_flag(s) != 5) {}\n"
+                  "  if (thread_index() == 0) stg_u32(a.out, (u32)lds_flag(s));\n"
+                  "}\n";
+
+START_TEST(a_flag_is_polled) {
+  emulated e;
+  uint32_t out;
+  start(&e, _i, 64, flag_text);
+  e.args.out = emulated_alloc(&e, sizeof out);
+  emulated_run(&e);
+  emulated_download(&e, &out, e.args.out, sizeof out);
+  ck_assert_uint_eq(out, 5);
+  emulated_destroy(&e);
+}
+END_TEST
+
 static const char blocks_text[] = EMULATED_ARGS
     "KERNEL void test_kernel(PARAM Args a) {\n"
     "  if (thread_index() == 0) {\n"
@@ -343,6 +366,7 @@ Suite *suite_emulator_warp(void) {
   tcase_add_test(tests, conversions_round_to_nearest_even);
   tcase_add_loop_test(tests, copies_fill_with_zeros, 0, NUM_SCHEDULES);
   tcase_add_loop_test(tests, named_barriers_pass_values, 0, NUM_SCHEDULES);
+  tcase_add_loop_test(tests, a_flag_is_polled, 0, NUM_SCHEDULES);
   tcase_add_loop_test(tests, blocks_share_an_atomic, 0, NUM_SCHEDULES);
   suite_add_tcase(suite, tests);
   return suite;
