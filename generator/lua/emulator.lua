@@ -41,13 +41,17 @@ end
 -- The list as api.h spells it: one line X(ret, name, (params)) a member.
 function emulator.api_list()
   local lines = {}
-  for i, m in ipairs(members()) do lines[i] = ("X(%s, %s, (%s))"):format(m.ret, m.name, m.params) end
+  for i, m in ipairs(members()) do
+    lines[i] = ("X(%s, %s, (%s))"):format(m.ret, m.name, m.params)
+  end
   return lines
 end
 
 local function struct()
   local lines = {}
-  for i, m in ipairs(members()) do lines[i] = ("  %s (*%s)(%s);"):format(m.ret, m.name, m.params) end
+  for i, m in ipairs(members()) do
+    lines[i] = ("  %s (*%s)(%s);"):format(m.ret, m.name, m.params)
+  end
   return "typedef struct {\n" .. table.concat(lines, "\n") .. "\n} kiln_emu_api;\n"
 end
 
@@ -150,15 +154,17 @@ end
 local function thunk(name, parameters)
   local copies, arguments, sizes = {}, {}, {}
   for i, type in ipairs(parameters) do
-    copies[i] = ("  %s p%d;\n  __builtin_memcpy(&p%d, params[%d], sizeof p%d);\n"):format(type, i, i,
-      i - 1, i)
+    copies[i] = ("  %s p%d;\n"):format(type, i)
+      .. ("  __builtin_memcpy(&p%d, params[%d], sizeof p%d);\n"):format(i, i - 1, i)
     arguments[i], sizes[i] = "p" .. i, ("sizeof(%s)"):format(type)
   end
-  return ("static void kiln_emu_run_%s(void **params) {\n%s  %s(%s);\n}\n"):format(name,
-      table.concat(copies), name, table.concat(arguments, ", "))
+  return ("static void kiln_emu_run_%s(void **params) {\n"):format(name)
+    .. table.concat(copies) .. ("  %s(%s);\n}\n"):format(name, table.concat(arguments, ", "))
     .. ("static const unsigned long kiln_emu_sizes_%s[] = {%s};\n"):format(name,
       #sizes > 0 and table.concat(sizes, ", ") or "0")
 end
+
+local row_text = '  {"%s", kiln_emu_run_%s, %d, kiln_emu_sizes_%s, emu_talks},\n'
 
 local tail = [[
 EMU_EXPORT const unsigned long kiln_emu_api_size = sizeof(kiln_emu_api);
@@ -172,8 +178,7 @@ function emulator.postlude(entries, kernel_text)
   for i, entry in ipairs(entries) do
     local parameters = parameter_types(entry.name, kernel_text)
     out[#out + 1] = thunk(entry.name, parameters)
-    rows[i] = ('  {"%s", kiln_emu_run_%s, %d, kiln_emu_sizes_%s, emu_talks},\n'):format(entry.name, entry.name,
-      #parameters, entry.name)
+    rows[i] = row_text:format(entry.name, entry.name, #parameters, entry.name)
   end
   out[#out + 1] = "typedef struct {\n  const char *name;\n  void (*run)(void **params);\n"
     .. "  int num_params;\n  const unsigned long *sizes;\n  int talks;\n} kiln_emu_entry;\n"

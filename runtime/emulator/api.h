@@ -1,8 +1,8 @@
 /* The instructions that emulated kernel text calls, as one list: the function table between the
- * shared object that the host's compiler makes of a kernel and the emulator. The kernel's side of it
- * is rendered from generator/lua/wrappers.lua by emulator.lua; tests/lua/test_emulator.lua checks
- * that this list is the same in names, order and signatures. kiln__emu_NAME implements NAME; table.c
- * collects them. `site` is the place in the template: "file:line: text". */
+ * shared object that the host's compiler makes of a kernel and the emulator. The kernel's side of
+ * it is rendered from generator/lua/wrappers.lua by emulator.lua; tests/lua/test_emulator.lua
+ * checks that this list is the same in names, order and signatures. kiln__emu_NAME implements NAME;
+ * table.c collects them. `site` is the place in the template: "file:line: text". */
 #ifndef KILN_EMULATOR_API_H
 #define KILN_EMULATOR_API_H
 
@@ -60,9 +60,12 @@ typedef struct TensorMap TensorMap; /* tensor_map.h */
   X(void, bar_arrive, (u32 bar, const char *site)) \
   X(void, bar_arrive_peer, (u32 bar, u32 block, const char *site)) \
   X(void, bar_wait, (u32 bar, u32 parity, const char *site)) \
-  X(void, tma_load, (u32 to, const TensorMap *map, u32 bar, int col, int row, int head, int batch, u64 policy, const char *site)) \
-  X(void, tma_load_multicast, (u32 to, const TensorMap *map, u32 bar, int col, int row, int head, int batch, u64 policy, u16 blocks, const char *site)) \
-  X(void, tma_store, (const TensorMap *map, u32 from, int col, int row, int head, int batch, const char *site)) \
+  X(void, tma_load, (u32 to, const TensorMap *map, u32 bar, int col, int row, int head, \
+    int batch, u64 policy, const char *site)) \
+  X(void, tma_load_multicast, (u32 to, const TensorMap *map, u32 bar, int col, int row, \
+    int head, int batch, u64 policy, u16 blocks, const char *site)) \
+  X(void, tma_store, (const TensorMap *map, u32 from, int col, int row, int head, int batch, \
+    const char *site)) \
   X(void, tma_prefetch_map, (const TensorMap *map, const char *site)) \
   X(void, bulk_commit, (const char *site)) \
   X(void, bulk_wait, (int pending, const char *site)) \
@@ -75,7 +78,8 @@ typedef struct TensorMap TensorMap; /* tensor_map.h */
   X(void, wgmma_fence, (const char *site)) \
   X(void, wgmma_commit, (const char *site)) \
   X(void, wgmma_wait, (int pending, const char *site)) \
-  X(void, wgmma, (int n, int dtype, int trans, float *d, const u32 *registers, u64 a, u64 b, int accumulate, const char *site)) \
+  X(void, wgmma, (int n, int dtype, int trans, float *d, const u32 *registers, u64 a, u64 b, \
+    int accumulate, const char *site)) \
   X(void, touch, (const void *registers, int count, const char *site))
 // clang-format on
 

@@ -1,8 +1,8 @@
 /* __syncthreads, named barriers (bar.sync, bar.arrive), the cluster's barrier, and where a block
  * stands in its grid and cluster.
  *
- * Hardware counts arrivals, whoever makes them: a thread may arrive and then sync on one barrier, but
- * the same step twice before it completes means that another thread is missing. */
+ * Hardware counts arrivals, whoever makes them: a thread may arrive and then sync on one barrier,
+ * but the same step twice before it completes means that another thread is missing. */
 #include "runtime/emulator/machine.h"
 
 #include "runtime/emulator/launch.h"

@@ -1,8 +1,9 @@
 /* Vector clocks: what each emulated thread knows to have happened.
  *
  * Components, for every block of a cluster: five for each thread (its generic accesses; those of
- * them that the async proxy may follow; its finished cp.async groups; those that the async proxy may
- * follow; its bulk groups that have read shared memory), one for each warp (finished wgmma groups), one for each mbarrier (its phases).
+ * them that the async proxy may follow; its finished cp.async groups; those that the async proxy
+ * may follow; its bulk groups that have read shared memory), one for each warp (finished wgmma
+ * groups), one for each mbarrier (its phases).
  *
  * Invariant: what a thread knows is an immutable, shared snapshot plus its own components, which
  * are private until it releases. Threads that wait for the same thing share one snapshot, so that a

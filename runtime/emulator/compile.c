@@ -1,6 +1,6 @@
 /* Compiles kernels for the emulator with the host's C compiler: rendered text in, the bytes of a
- * shared object out. No shell, no file of ours: the text goes in through stdin, the object comes out
- * through a file in memory. Reached through runtime/services.h. */
+ * shared object out. No shell, no file of ours: the text goes in through stdin, the object comes
+ * out through a file in memory. Reached through runtime/services.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -75,8 +75,8 @@ static char *read_all(int file, size_t limit, size_t *size) {
 
 static int memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
 
-/* Runs a program to its end, its stdin from `input`, its words to `output`. The exit code, or -1 when
- * it could not be started. */
+/* Runs a program to its end, its stdin from `input`, its words to `output`. The exit code, or -1
+ * when it could not be started. */
 static int run(char *const *arguments, int input, int output) {
   posix_spawn_file_actions_t actions;
   pid_t child;

@@ -4,7 +4,7 @@
  *   49-51 base offset              62-63 swizzle: 0 none, 1 = 128 bytes, 2 = 64, 3 = 32
  *
  *   K-major, swizzled     rows of S bytes, atoms of 8 rows a stride apart; leading unused
- *   MN-major, swizzled    rows (one k) of S bytes, 8 k a stride apart, S / 2 elements a leading apart
+ *   MN-major, swizzled    rows (one k) of S bytes, 8 k a stride apart, S / 2 mn a leading apart
  *   no swizzle            core matrices of 8 x 16 bytes: a stride apart along mn, a leading along k
  *
  * The XOR of the swizzle acts on the final address. */

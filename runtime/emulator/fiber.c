@@ -1,5 +1,5 @@
-/* Stacks and the stack switch: see fiber.h. A switch saves the six registers that the x86-64 calling
- * convention gives to the callee; everything else is dead across a call. */
+/* Stacks and the stack switch: see fiber.h. A switch saves the six registers that the x86-64
+ * calling convention gives to the callee; everything else is dead across a call. */
 #include "runtime/emulator/fiber.h"
 
 #include <stdint.h>

@@ -1,14 +1,19 @@
 /* The emulated machine: one cluster of blocks at a time, a fiber for every CUDA thread.
  *
- * Invariant: everything below the machine lives from kiln__machine_begin to kiln__machine_end of one
- * cluster, in memory from kiln__machine_take; a fault leaves all fibers where they are. One host
- * thread drives a machine; kiln__emu_current names the emulated thread that runs on it, because an
- * emulated instruction gets no context, as CUDA's do not.
+ * Invariant: everything below the machine lives from kiln__machine_begin to kiln__machine_end of
+ * one cluster, in memory from kiln__machine_take; a fault leaves all fibers where they are. One
+ * host thread drives a machine; kiln__emu_current names the emulated thread that runs on it,
+ * because an emulated instruction gets no context, as CUDA's do not.
  *
- *   launch.c     the launch: clusters handed to machines        machine.c    begin, end, take
- *   scheduler.c  who runs next, when asynchronous work lands     report.c     faults and deadlocks
- *   warp.c barrier.c mbarrier.c shared.c global.c copy.c mma.c tma.c wgmma.c   the instructions
- *   clocks.c shadow.c proxy.c   happens-before                   crash.c      SIGSEGV becomes a report */
+ *   launch.c      the launch: clusters handed to machines
+ *   machine.c     begin, end, take
+ *   scheduler.c   who runs next, when asynchronous work lands
+ *   warp.c barrier.c mbarrier.c shared.c global.c copy.c mma.c tma.c wgmma.c registers.c
+ *                 the instructions
+ *   clocks.c shadow.c proxy.c wgmma_order.c
+ *                 happens-before
+ *   report.c      faults and deadlocks
+ *   crash.c       SIGSEGV becomes a report */
 #ifndef KILN_EMULATOR_MACHINE_H
 #define KILN_EMULATOR_MACHINE_H
 
@@ -271,7 +276,8 @@ static inline emu_thread *kiln__emu_enter(const char *site) {
 
 /* ---- report.c ---- */
 
-/* Ends the launch with this sentence, "block 0 warp 4 lane 31: " in front of it when a thread runs. */
+/* Ends the launch with this sentence, "block 0 warp 4 lane 31: " in front of it when a thread runs.
+ * */
 void kiln__emu_fault(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 void kiln__emu_deadlock(emu_machine *machine) __attribute__((noreturn));
 /* Who a component belongs to: "warp 4 lane 31", "TMA on k_full#0". */
@@ -280,7 +286,8 @@ const char *kiln__emu_component_name(emu_machine *machine, u32 component, char *
 
 /* ---- shared memory, mbarriers, proxies ---- */
 
-/* A fault unless [at, at + bytes) lies in the block's shared memory and at is a multiple of align. */
+/* A fault unless [at, at + bytes) lies in the block's shared memory and at is a multiple of align.
+ * */
 void kiln__shared_check(const emu_block *block, u32 at, u32 bytes, u32 align, const char *site);
 emu_mbarrier *kiln__mbarrier_find(emu_block *block, u32 at, const char *site);
 void kiln__mbarrier_landed(emu_block *block, emu_mbarrier *mbarrier, u32 bytes, int last);

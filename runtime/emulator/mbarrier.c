@@ -1,9 +1,10 @@
 /* mbarriers in shared memory: phases, arrivals and transaction bytes.
  *
  * Invariant: a phase completes when no arrival and no byte is missing; the barrier then begins the
- * next one. A wait with parity p passes while the phase's number has the other parity. Faults, besides
- * those of the clocks: an arrival too many, bytes too many, a phase that completes with TMA loads of
- * it in flight, a phase that passes by before a woken waiter has seen it (its try_wait would hang). */
+ * next one. A wait with parity p passes while the phase's number has the other parity. Faults,
+ * besides those of the clocks: an arrival too many, bytes too many, a phase that completes with TMA
+ * loads of it in flight, a phase that passes by before a woken waiter has seen it (its try_wait
+ * would hang). */
 #include "runtime/emulator/machine.h"
 
 #include <stdio.h>

@@ -18,7 +18,7 @@ static int write_all(int file, const char *bytes, size_t size) {
   return 0;
 }
 
-/* A linker writes the section headers last; where they are cut off, dlopen would run off the end. */
+/* A linker writes the section headers last: without them dlopen would run off the end. */
 static int is_whole(const void *image, size_t size) {
   Elf64_Ehdr header;
   if (size < sizeof header) return 0;

@@ -6,8 +6,9 @@
  *   a read by ld.shared counts at once, its value has been returned;
  *   a read by ldmatrix counts when an instruction that needs its registers has run: mma.sync, or a
  *   wgmma that has been waited for, or a fence.proxy.async.
- * The last rule models a failure seen on a GPU: a slot released right after ldmatrix was overwritten
- * by TMA before the load had read it. Only blocks with mbarriers have TMA, others skip the list. */
+ * The last rule models a failure seen on a GPU: a slot released right after ldmatrix was
+ * overwritten by TMA before the load had read it. Only blocks with mbarriers have TMA, others skip
+ * the list. */
 #include "runtime/emulator/machine.h"
 
 #include <string.h>

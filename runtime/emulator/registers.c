@@ -1,7 +1,8 @@
 /* setmaxnreg: the block's pool of registers, and wgmma's register barriers.
  *
  * A block begins with every thread at its entry count and nothing free; dec gives back, inc waits
- * until there is enough. Counts are for each thread; all threads of a warpgroup make the same step. */
+ * until there is enough. Counts are for each thread; all threads of a warpgroup make the same step.
+ * */
 #include "runtime/emulator/machine.h"
 
 static void check(const emu_thread *thread, int count, int grows, const char *site) {

@@ -1,13 +1,13 @@
 /* Who runs next, and when asynchronous work lands.
  *
- * A thread runs until an instruction blocks it. Late and eager: the scheduler stays with a warp while
- * it has runnable lanes, then goes on to the next. Random: warps have priorities that are redrawn now
- * and then, lanes are drawn, and every instruction may give up the processor. Starved warps run only
- * when no other warp can and nothing that somebody waits for can land.
+ * A thread runs until an instruction blocks it. Late and eager: the scheduler stays with a warp
+ * while it has runnable lanes, then goes on to the next. Random: warps have priorities that are
+ * redrawn now and then, lanes are drawn, and every instruction may give up the processor. Starved
+ * warps run only when no other warp can and nothing that somebody waits for can land.
  *
- * Late work lands when nothing can run, and only what somebody waits for: the latest moment that the
- * ISA allows. The scheduler runs on a fiber of its own, so that a fault anywhere is the same step:
- * resume the host's thread and forget all fibers. */
+ * Late work lands when nothing can run, and only what somebody waits for: the latest moment that
+ * the ISA allows. The scheduler runs on a fiber of its own, so that a fault anywhere is the same
+ * step: resume the host's thread and forget all fibers. */
 #include "runtime/emulator/machine.h"
 
 #include "runtime/emulator/launch.h"

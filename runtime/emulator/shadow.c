@@ -6,8 +6,9 @@
  *   TMA load (a write)         the same; generic accesses also through the proxy (proxy.c)
  *   TMA store, wgmma (reads)   the last write; a generic one also through the proxy
  *
- * A write by cp.async is known to its thread after cp_async_wait, a write by TMA to whoever has seen
- * the phase of its mbarrier, a read by wgmma to whoever has waited for its group in that warp. */
+ * A write by cp.async is known to its thread after cp_async_wait, a write by TMA to whoever has
+ * seen the phase of its mbarrier, a read by wgmma to whoever has waited for its group in that warp.
+ * */
 #include "runtime/emulator/machine.h"
 
 #include <string.h>

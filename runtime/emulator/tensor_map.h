@@ -1,5 +1,5 @@
-/* The emulator's tensor map: what a TMA descriptor says, in the clear, in the 128 bytes that a kernel
- * takes by value. Made by device.c through kiln__tensor_map_encode, read by tma.c. */
+/* The emulator's tensor map: what a TMA descriptor says, in the clear, in the 128 bytes that a
+ * kernel takes by value. Made by device.c through kiln__tensor_map_encode, read by tma.c. */
 #ifndef KILN_EMULATOR_TENSOR_MAP_H
 #define KILN_EMULATOR_TENSOR_MAP_H
 

@@ -1,9 +1,9 @@
 /* TMA: boxes of a tensor to shared memory and back, bulk groups.
  *
- * A load's destination is poisoned at issue. Its rows (of the innermost dimension) land all at once,
- * or under EMU_RANDOM in pieces from any row on; each counts its bytes down on the mbarrier, what lies
- * outside the tensor as zeros included. A store reads shared memory in one step and writes the tensor
- * in a later one; what lies outside is dropped. */
+ * A load's destination is poisoned at issue. Its rows (of the innermost dimension) land all at
+ * once, or under EMU_RANDOM in pieces from any row on; each counts its bytes down on the mbarrier,
+ * what lies outside the tensor as zeros included. A store reads shared memory in one step and
+ * writes the tensor in a later one; what lies outside is dropped. */
 #include "runtime/emulator/machine.h"
 
 #include <stdlib.h>

@@ -5,7 +5,8 @@
  * accumulator its values move into the queue and the thread's registers get a signalling NaN, which
  * any arithmetic would change; they come back in the thread's own wgmma_wait, where the poison must
  * be intact. Operands, in shared memory and in registers, are read when the operation lands: late,
- * when all threads are blocked and one of them waits for it. Operations of a warpgroup land in order. */
+ * when all threads are blocked and one of them waits for it. Operations of a warpgroup land in
+ * order. */
 #include "runtime/emulator/wgmma.h"
 
 #include <string.h>
@@ -34,8 +35,8 @@ void kiln__wgmma_create(emu_block *block) {
         kiln__machine_take(machine, block->num_warpgroups * sizeof *block->warpgroups);
 }
 
-/* ---- accumulators ----
- * Thread t holds rows g and g + 8 of its warp's 16, columns 8j + 2q and the next, in d[4j .. 4j + 3]. */
+/* ---- accumulators ---- Thread t holds rows g and g + 8 of its warp's 16, columns 8j + 2q and the
+ * next, in d[4j .. 4j + 3]. */
 
 static u32 fragment_row(u32 t) { return t / EMU_WARP * 16 + t % EMU_WARP / 4; }
 

@@ -30,8 +30,8 @@ typedef struct emu_operation {
   u32 registers_at_issue[EMU_WARPGROUP][4];
 } emu_operation;
 
-/* A register array that operations accumulate into. From the first operation on it until the wait its
- * values live here, and the thread's registers hold poison. */
+/* A register array that operations accumulate into. From the first operation on it until the wait
+ * its values live here, and the thread's registers hold poison. */
 typedef struct emu_accumulator {
   int used;
   ptrdiff_t offset; /* from the thread's top: the same in all threads */
@@ -40,8 +40,8 @@ typedef struct emu_accumulator {
   u8 held[EMU_WARPGROUP];
 } emu_accumulator;
 
-/* What all threads that issued an operation know: snapshots, each with the number of threads that hold
- * it. A thread's own components count where it is the only one. See wgmma_order.c. */
+/* What all threads that issued an operation know: snapshots, each with the number of threads that
+ * hold it. A thread's own components count where it is the only one. See wgmma_order.c. */
 typedef struct emu_meeting {
   u32 num_parties;
   struct emu_party {

@@ -1,6 +1,6 @@
 /* Happens-before of wgmma operands: an operation may read what every thread of its warpgroup knows
- * to be written; each must have waited. The minimum over 128 threads is taken over the few snapshots
- * that they share, and over runs of operations between which nobody learnt anything. */
+ * to be written; each must have waited. The minimum over 128 threads is taken over the few
+ * snapshots that they share, and over runs of operations between which nobody learnt anything. */
 #include "runtime/emulator/wgmma.h"
 
 #include <string.h>

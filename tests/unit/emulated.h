@@ -29,7 +29,8 @@ typedef struct emulated {
   uint32_t blocks;
 } emulated;
 
-/* One block of `threads` threads with 48 KB of shared memory. schedule: "late", "eager", "random". */
+/* One block of `threads` threads with 48 KB of shared memory. schedule: "late", "eager", "random".
+ * */
 void emulated_create(emulated *e, const char *schedule, int64_t seed, int threads);
 void emulated_destroy(emulated *e);
 void emulated_compile(emulated *e, const char *kernel_text);

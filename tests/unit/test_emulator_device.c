@@ -129,6 +129,7 @@ START_TEST(launches_are_checked) {
   emulated_run(&e);
   e.num_maps = 1;
   ck_assert_int_eq(emulated_launch(&e), KILN_MISMATCH);
+  ck_assert_ptr_nonnull(strstr(kiln__text_get(&e.error), "takes 1 parameters, not 2"));
   emulated_destroy(&e);
 }
 END_TEST

@@ -1,6 +1,6 @@
 /* Planted faults: kernels that are right, and edits that break one rule each. The emulator must say
- * nothing about the first under any schedule, and name the rule for the second; under other schedules
- * some fault must be named. Values alone would miss most of them. */
+ * nothing about the first under any schedule, and name the rule for the second; under other
+ * schedules some fault must be named. Values alone would miss most of them. */
 #include "emulated.h"
 #include "suites.h"
 
@@ -154,7 +154,8 @@ START_TEST(warp_faults_are_named) {
 }
 END_TEST
 
-/* ---- TMA, wgmma and a store: a producer warp and a warpgroup, three tiles through two slots ---- */
+/* ---- TMA, wgmma and a store: a producer warp and a warpgroup, three tiles through two slots ----
+ * */
 
 static const char hopper_kernel[] = EMULATED_ARGS
     "DEV u64 desc(u32 at) { return 0x4000004000010000ull | at >> 4; }\n"
@@ -241,6 +242,8 @@ static const fault hopper_faults[] = {
     {"    fence_async();\n    sync_warp(); /* store */\n",
      "    sync_warp();\n    if (lane == 0) fence_async();\n", "has no fence.proxy.async behind it",
      NULL, NULL},
+    {"    fence_async();\n", "    if (lane == 0) fence_async();\n",
+     "has no fence.proxy.async behind it", NULL, NULL},
     {"    sync_warp(); /* store */\n", "", "is not ordered after", NULL, NULL},
     {"    if (round && lane == 0) bulk_wait_read(0);\n", "", "(bulk group 1) may still read", NULL,
      NULL},
@@ -356,20 +359,65 @@ static const fault reload_faults[] = {
 
 enum { NUM_RELOAD = sizeof reload_faults / sizeof *reload_faults };
 
-START_TEST(loads_must_be_consumed_before_a_slot_is_released) {
+/* The same with wgmma: its wait says that the loads of its registers are complete. */
+static const char reload_wgmma_kernel[] = EMULATED_ARGS
+    "KERNEL void test_kernel(PARAM TensorMap map, PARAM Args x) {\n"
+    "  const u32 t = (u32)thread_index(), lane = t % 32, s = shared_base(), full = s + 16384,\n"
+    "            empty = full + 8;\n"
+    "  u32 p[4];\n"
+    "  float d[4];\n"
+    "  (void)x;\n"
+    "  if (t == 0) {\n"
+    "    bar_init(full, 1);\n"
+    "    bar_init(empty, 4);\n"
+    "    fence_bar_init();\n"
+    "  }\n"
+    "  sync_threads();\n"
+    "  for (u32 i = 0; i < 2 && t == 128; i++) {\n"
+    "    bar_wait(empty, i ^ 1);\n"
+    "    bar_expect(full, i ? 8192 : 16384);\n"
+    "    tma_load(s, &map, full, 0, 0, 0, 0, 0);\n"
+    "    if (!i) tma_load(s + 8192, &map, full, 0, 0, 0, 0, 0);\n"
+    "  }\n"
+    "  for (u32 i = 0; i < 2 && t < 128; i++) {\n"
+    "    bar_wait(full, i);\n"
+    "    ldmatrix_x4(p, s + (t / 32 * 16 + lane % 16) * 128 + lane / 16 * 16);\n"
+    "    wgmma_fence();\n"
+    "    wgmma_rs_n8_bf16(d, p, 0x0000000800400000ull | (s + 8192) >> 4, 0);\n"
+    "    wgmma_commit();\n"
+    "    wgmma_wait(0);\n"
+    "    sync_warp();\n"
+    "    if (lane == 0) bar_arrive(empty);\n"
+    "  }\n"
+    "}\n";
+
+static const fault reload_wgmma_faults[] = {
+    {"    sync_warp();\n    if (lane == 0) bar_arrive(empty);\n", "    sync_warp();\n",
+     "neither consumed by a finished mma nor fenced", "    wgmma_wait(0);\n",
+     "    sync_warp();\n    if (lane == 0) bar_arrive(empty);\n    wgmma_wait(0);\n"},
+};
+
+static void run_reload(int schedule, int threads, const char *right, const fault *f) {
   emulated e;
   static const uint16_t zeros[64 * 64];
-  const int schedule = _i / NUM_RELOAD;
-  char *text = broken(reload_kernel, &reload_faults[_i % NUM_RELOAD]);
-  emulated_create(&e, schedules[schedule].name, schedules[schedule].seed, 64);
+  char *text = broken(right, f);
+  emulated_create(&e, schedules[schedule].name, schedules[schedule].seed, threads);
   emulated_map(&e, emulated_upload(&e, zeros, sizeof zeros), 64, 64, 64, 64, 0);
   e.args.out = emulated_alloc(&e, 256);
-  emulated_compile(&e, reload_kernel);
+  emulated_compile(&e, right);
   emulated_run(&e);
-  emulated_must_fault(&e, text,
-                      schedule == 0 ? reload_faults[_i % NUM_RELOAD].expected : "emulator stopped");
+  emulated_must_fault(&e, text, schedule == 0 ? f->expected : "emulator stopped");
   emulated_destroy(&e);
   free(text);
+}
+
+START_TEST(loads_must_be_consumed_before_a_slot_is_released) {
+  run_reload(_i / NUM_RELOAD, 64, reload_kernel, &reload_faults[_i % NUM_RELOAD]);
+}
+END_TEST
+
+START_TEST(a_finished_wgmma_has_consumed_its_registers) {
+  run_reload(_i, 160, reload_wgmma_kernel, &reload_wgmma_faults[0]);
 }
 END_TEST
 
@@ -384,6 +432,7 @@ Suite *suite_emulator_faults(void) {
   tcase_add_loop_test(tests, hopper_faults_are_named, 0, 2 * NUM_HOPPER);
   tcase_add_loop_test(tests, a_pool_that_is_too_small_is_named, 0, NUM_SCHEDULES);
   tcase_add_loop_test(tests, loads_must_be_consumed_before_a_slot_is_released, 0, 2 * NUM_RELOAD);
+  tcase_add_loop_test(tests, a_finished_wgmma_has_consumed_its_registers, 0, 2);
   suite_add_tcase(suite, tests);
   return suite;
 }

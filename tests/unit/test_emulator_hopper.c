@@ -1,5 +1,6 @@
-/* The emulator's Hopper instructions against plain C models: TMA boxes with every swizzle, wgmma with
- * every descriptor, mbarriers, clusters, the register pool. Every schedule must give the same. */
+/* The emulator's Hopper instructions against plain C models: TMA boxes with every swizzle, wgmma
+ * with every descriptor, mbarriers, clusters, the register pool. Every schedule must give the same.
+ * */
 #include "emulated.h"
 #include "number.h"
 #include "suites.h"
@@ -30,8 +31,8 @@ static const int corners[][2] = {{0, 0},   {24, 7}, {-8, -5},
 
 enum { NUM_CORNERS = sizeof corners / sizeof *corners };
 
-/* The byte of a box that the element at (row, column) takes: the XOR acts on address bits, and the box
- * begins on a multiple of 1024. */
+/* The byte of a box that the element at (row, column) takes: the XOR acts on address bits, and the
+ * box begins on a multiple of 1024. */
 static int place(int swizzle, int row, int column) {
   const int width = swizzle ? swizzle : 128, at = row * width + 2 * column;
   const int bits = swizzle == 128 ? 7 : swizzle == 64 ? 3 : swizzle == 32 ? 1 : 0;
