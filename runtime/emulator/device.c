@@ -50,18 +50,14 @@ static kiln_status read_schedule(const char *text, kiln__text *error, emu_schedu
   return KILN_INVALID_ARGUMENT;
 }
 
-/* A seed asks for the random schedule, unless another one is named. */
 static kiln_status read_options(const kiln__device_options *options, kiln__text *error,
                                 emu_options *out) {
-  const char *schedule = options->emu_schedule && options->emu_schedule[0] ? options->emu_schedule
-                         : options->emu_seed >= 0                          ? "random"
-                                                                           : "late";
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   out->seed = options->emu_seed < 0 ? 0 : (u64)options->emu_seed;
   out->starve = options->emu_starve;
   out->checking = 1;
   out->host_threads = cores < 1 ? 1 : (int)cores;
-  return read_schedule(schedule, error, &out->schedule);
+  return read_schedule(options->emu_schedule, error, &out->schedule);
 }
 
 static kiln_status device_open(const kiln__device_options *options, kiln__text *error,
