@@ -224,6 +224,9 @@ static const fault hopper_faults[] = {
     {"    bar_wait(full + 8 * slot, i / 2);\n", "", "shared 0x", NULL, NULL},
     {"    bar_wait(full + 8 * slot, i / 2);\n",
      "    if (lane == 0) bar_wait(full + 8 * slot, i / 2);\n", "shared 0x", NULL, NULL},
+    {"    bar_wait(full + 8 * slot, i / 2);\n",
+     "    if (t >= 32) bar_wait(full + 8 * slot, i / 2);\n", "(its completion was not waited for)",
+     NULL, NULL},
     {"      bar_wait(empty + 8 * slot, (i / 2) ^ 1);\n", "", "full + 8 * i#0", NULL, NULL},
     {"(i / 2) ^ 1", "i / 2", "deadlock", NULL, NULL},
     {"    wgmma_wait(0); /* ss */\n    touch_f32x32(d);\n"
