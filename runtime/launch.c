@@ -221,8 +221,11 @@ static kiln_status plan_grids(const kiln__loaded *loaded, const kiln_attn_args *
   for (int i = 0; i < loaded->record->num_entries; i++) {
     const kiln__entry *entry = &loaded->record->entries[i];
     tiles[i] = product(1, entry->grid, entry->num_grid, args);
-    if (tiles[i] >= 0 && kiln__grid_choose(tiles[i], entry->persistent, loaded->num_sms,
-                                           entry->shape.cluster, grids[i]) == 0)
+    /* A persistent kernel counts its tiles in 32 bits: 2^32 of them would not fit any memory. */
+    int countable = entry->persistent == 0 || tiles[i] < INT64_C(1) << 32;
+    if (tiles[i] >= 0 && countable &&
+        kiln__grid_choose(tiles[i], entry->persistent, loaded->num_sms, entry->shape.cluster,
+                          grids[i]) == 0)
       continue;
     kiln__text_string(error, "batch, num_heads and seqlen_q are too large together: the grid "
                              "would have more blocks than a launch can hold");

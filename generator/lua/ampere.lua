@@ -23,6 +23,14 @@ local preferred = {
   { upto = 256, { 64, 64, 1, 4 }, { 64, 32, 1, 4 } },
 }
 
+-- Where the assembler spills with the tiles above: sm_120, causal. Found by tests/nvrtc_matrix.lua.
+local instead = {
+  sm_120 = {
+    { from = 104, upto = 128, { 128, 32, 1, 4 } },
+    { from = 248, upto = 248, { 64, 48, 1, 4 } },
+  },
+}
+
 -- Scores and outputs (fp32) that a thread may keep: about 56 registers remain for fragments, the
 -- state of the rows and addresses.
 local MAX_LIVE = 200
@@ -51,8 +59,11 @@ function ampere.serves(spec)
 end
 
 -- The preferred tiles for a head dim, in order.
-local function candidates(widest)
+local function candidates(widest, arch)
   local out = {}
+  for _, row in ipairs(instead[arch.name] or {}) do
+    if widest >= row.from and widest <= row.upto then table.move(row, 1, #row, #out + 1, out) end
+  end
   for _, row in ipairs(preferred) do
     if widest <= row.upto then table.move(row, 1, #row, #out + 1, out) end
   end
@@ -63,7 +74,7 @@ end
 function ampere.default_tile(spec, arch, wanted)
   wanted = wanted or {}
   local widest, reason = math.max(spec.head_dim, spec.head_dim_v), nil
-  for _, t in ipairs(candidates(widest)) do
+  for _, t in ipairs(candidates(widest, arch)) do
     local tile = {
       block_m = wanted.block_m or t[1], block_n = wanted.block_n or t[2],
       num_stages = wanted.num_stages or t[3], num_warps = wanted.num_warps or t[4],

@@ -126,7 +126,7 @@ function hopper.check(spec, tile, arch)
   if not ok then return nil, sentence end
   -- scores (fp32), probabilities (16-bit) and output (fp32) of a thread; 32 registers remain for
   -- addresses and the state of the rows
-  local live = tile.block_n // 2 + tile.block_n // 4 + spec.head_dim_v // 2
+  local live = tile.block_n // 2 + tile.block_n // 4 + layout.round_up(spec.head_dim_v, 16) // 2
   local fit = registers[x.consumers].consumer - 32
   if live <= fit then return true end
   sentence = "the tile keeps %d scores, probabilities and outputs in the registers of a thread, "
@@ -140,6 +140,7 @@ function hopper.values(spec, tile, arch)
   return {
     block_m = tile.block_m, block_n = tile.block_n, num_stages = tile.num_stages,
     consumers = x.consumers, d16 = layout.round_up(spec.head_dim, 16),
+    dv16 = layout.round_up(spec.head_dim_v, 16),
     dim = spec.head_dim, dv = spec.head_dim_v,
     at = map.at, q_slot = map.q_slot, q_slots = map.q_slots, o_staged = map.q_slots == 2,
     fast = dtype.wide_exponent, flags = FLAGS,
@@ -152,7 +153,7 @@ function hopper.values(spec, tile, arch)
     producer_registers = pool.producer, consumer_registers = pool.consumer,
     causal = spec.mask == "causal", dtype = spec.dtype, wide_exponent = dtype.wide_exponent,
     mma_qk = ("wgmma_ss_n%d_%s"):format(tile.block_n, spec.dtype),
-    mma_pv = ("wgmma_rs_n%d_%s_t"):format(spec.head_dim_v, spec.dtype),
+    mma_pv = ("wgmma_rs_n%d_%s_t"):format(layout.round_up(spec.head_dim_v, 16), spec.dtype),
     pack = dtype.pack, shift = dtype.wide_exponent and "(float)me->a->shift" or "0.0f",
   }
 end

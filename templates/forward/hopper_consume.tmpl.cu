@@ -12,9 +12,9 @@ typedef struct {
   const ForwardArgs *a;
 } Consumer;
 
-/* A consumer's share of a tile. row: this thread's first. Keys below full are seen by every row. */
+/* A consumer's share of a tile. Keys below full are seen by every row. */
 typedef struct {
-  int first, head, batch, blocks, row, full;
+  int first, head, batch, blocks, full;
 } Share;
 
 /* Low words of shared-memory matrix descriptors, 128-byte swizzle; address and panel stride in
@@ -31,19 +31,23 @@ DEV void next_place(Consumer *me) {
   me->q ^= me->q_flip;
 }
 
-/* Waits for the next tile and its queries. The reductions tell the compiler that the numbers are
- * the same in the whole warp, so that loops over them keep their state in uniform registers. */
+/* The first lane's number, which gives the place back later; the reduction tells the compiler
+ * that it is the same in the whole warp, so that loops over it keep their state in uniform
+ * registers. */
+DEV int tile_fact(const Consumer *me, u32 at) {
+  return redux_max_i32(me->lane == 0 ? lds_i32(at) : -1);
+}
+
+/* Waits for the next tile and its queries. */
 DEV Share take_tile(const Consumer *me) {
   const int slot = q_place(me);
   bar_wait(q_full(me->smem, slot, me->group), me->tile / ${q_slots} & 1);
   const u32 info = me->smem + ${at.info} + 16 * slot;
   Share x;
-  x.first = redux_max_i32(lds_i32(info)) + 64 * me->group;
-  x.head = redux_max_i32(lds_i32(info + 4));
-  x.batch = redux_max_i32(lds_i32(info + 8));
-  x.blocks = redux_max_i32(lds_i32(info + 12));
-  sync_warp(); /* every lane has read before lane 0 gives the place back */
-  x.row = x.first + me->warp_row + me->lane / 4;
+  x.first = tile_fact(me, info) + 64 * me->group;
+  x.head = tile_fact(me, info + 4);
+  x.batch = tile_fact(me, info + 8);
+  x.blocks = tile_fact(me, info + 12);
 //@ if causal then
   const i64 see = (i64)x.first + 1 + me->a->seqlen_k - me->a->seqlen_q;
   x.full = see < me->a->seqlen_k ? (int)see : me->a->seqlen_k;
@@ -52,6 +56,9 @@ DEV Share take_tile(const Consumer *me) {
 //@ end
   return x;
 }
+
+/* This thread's first row; the other is eight further. */
+DEV int row_of(const Consumer *me, Share x) { return x.first + me->warp_row + me->lane / 4; }
 
 /* ---- products ---- */
 
@@ -65,7 +72,7 @@ DEV void issue_scores(const Consumer *me, float *s) {
               matrix(k + i / 4 * ${k_panels.bytes // 16} + i % 4 * 2), i != 0);
   wgmma_commit();
 }
-/* o (64 x ${dv}) += p v, started */
+/* o (64 x ${dv16}) += p v, started */
 DEV void issue_output(const Consumer *me, float *o, const u32 *p) {
   const u32 v = me->v + me->v_ring.slot * ${v_panels.total // 16};
   wgmma_fence();
@@ -128,13 +135,10 @@ DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Sh
   const u32 to = me->smem + ${at.q} + (slot * ${consumers} + me->group) * ${q_slot};
   const int row = me->warp_row + (me->lane & 15), half = me->lane >> 4;
 #pragma unroll
-  for (int k = 0; k < ${(dv + 15) // 16}; k++) {
-    u32 r[4] = {0, 0, 0, 0};
+  for (int k = 0; k < ${dv16 // 16}; k++) {
+    u32 r[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-//@ if dv % 16 == 8 then
-      if (k == ${dv // 16} && i >= 2) continue; /* eight columns past the tensor */
-//@ end
       const float *y = o + 8 * k + 2 * i;
       r[i] = ${pack}(y[0] * inverse[i % 2], y[1] * inverse[i % 2]);
     }
@@ -174,21 +178,21 @@ DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Sh
   const ForwardArgs *a = me->a;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    const int row = x.row + 8 * r;
+    const int row = row_of(me, x) + 8 * r;
     char *to = (char *)a->o + 2 * (x.batch * a->o_stride.batch + row * a->o_stride.row +
-                                   x.head * a->o_stride.head);
+                                   x.head * a->o_stride.head + 8 * (me->lane & 3));
+    const int chunks = row < a->seqlen_q ? ${dv // 8} - (me->lane & 3) : 0; /* from this lane's */
 #pragma unroll
-    for (int j = 0; j < ${(dv + 31) // 32}; j++) {
+    for (int j = 0; j < ${(dv16 + 31) // 32}; j++) {
       u32 w[4] = {0, 0, 0, 0};
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        if (4 * j + i >= ${dv // 8}) continue;
+        if (4 * j + i >= ${dv16 // 8}) continue;
         const float *y = o + 16 * j + 4 * i + 2 * r;
         w[i] = ${pack}(y[0] * inverse[r], y[1] * inverse[r]);
       }
       quad_transpose(w, me->lane);
-      const int chunk = 4 * j + (me->lane & 3);
-      if (row < a->seqlen_q && chunk < ${dv // 8}) stg_u32x4(to + 16 * chunk, w);
+      if (4 * j < chunks) stg_u32x4(to + 64 * j, w);
     }
   }
 }
@@ -200,7 +204,7 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
   float *to = a->lse + ((i64)x.batch * a->num_heads + x.head) * a->seqlen_q;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    if (x.row + 8 * r < a->seqlen_q) stg_f32(to + x.row + 8 * r, lse[r]);
+    if (row_of(me, x) + 8 * r < a->seqlen_q) stg_f32(to + row_of(me, x) + 8 * r, lse[r]);
   }
 }
 

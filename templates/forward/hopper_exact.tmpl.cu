@@ -2,7 +2,7 @@
 
 DEV void run_exact(Consumer *me) {
   const float shift = ${shift};
-  float s[${block_n // 2}], o[${dv // 2}], factor[2];
+  float s[${block_n // 2}], o[${dv16 // 2}], factor[2];
   u32 p[${block_n // 4}];
   RowState st;
 #pragma unroll 1
@@ -16,14 +16,14 @@ DEV void run_exact(Consumer *me) {
     }
     state_clear(&st);
 #pragma unroll
-    for (int i = 0; i < ${dv // 2}; i++) o[i] = 0.0f;
+    for (int i = 0; i < ${dv16 // 2}; i++) o[i] = 0.0f;
     bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
     issue_scores(me, s);
     wgmma_wait(0);
     touch_f32x${block_n // 2}(s);
     free_k(me);
     int n = x.blocks - 1;
-    if ((n + 1) * (i64)${block_n} > x.full) mask_block(me, s, n, x.row);
+    if ((n + 1) * (i64)${block_n} > x.full) mask_block(me, s, n, row_of(me, x));
     softmax_step(s, &st, factor, me->c, shift);
     pack_probabilities(p, s);
 #pragma unroll 1
@@ -32,14 +32,14 @@ DEV void run_exact(Consumer *me) {
       wgmma_wait(1);
       touch_f32x${block_n // 2}(s);
       free_k(me);
-      if ((n + 1) * (i64)${block_n} > x.full) mask_block(me, s, n, x.row);
+      if ((n + 1) * (i64)${block_n} > x.full) mask_block(me, s, n, row_of(me, x));
       softmax_step(s, &st, factor, me->c, shift);
       wgmma_wait(0);
-      touch_f32x${dv // 2}(o);
+      touch_f32x${dv16 // 2}(o);
       touch_u32x${block_n // 4}(p);
       free_v(me);
 #pragma unroll
-      for (int i = 0; i < ${dv // 2}; i++) o[i] *= factor[i / 2 % 2];
+      for (int i = 0; i < ${dv16 // 2}; i++) o[i] *= factor[i / 2 % 2];
       pack_probabilities(p, s);
     }
 //@ if not o_staged then
@@ -48,7 +48,7 @@ DEV void run_exact(Consumer *me) {
     bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
     issue_output(me, o, p);
     wgmma_wait(0);
-    touch_f32x${dv // 2}(o);
+    touch_f32x${dv16 // 2}(o);
     touch_u32x${block_n // 4}(p);
     free_v(me);
 
@@ -56,7 +56,7 @@ DEV void run_exact(Consumer *me) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const float l = quad_sum(st.l[r]);
-      inverse[r] = row_inverse(l, sees_keys(x.row + 8 * r, me->a));
+      inverse[r] = row_inverse(l, sees_keys(row_of(me, x) + 8 * r, me->a));
       lse[r] = row_lse(st.m[r], l, me->a->softmax_scale, shift);
     }
     store_rows(me, o, inverse, x${o_staged and ", slot" or ""});

@@ -44,7 +44,7 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   float factor[2], ref[2];
   state_clear(&st->row);
   if ((n + 1) * (i64)${block_n} > x.full) {
-    masked_step(me, s, st, factor, n, x.row);
+    masked_step(me, s, st, factor, n, row_of(me, x));
   } else {
     raise_maximum(s, 16, &st->row, factor, ref, me->c);
 #pragma unroll
@@ -65,7 +65,7 @@ DEV void finish_fast(const Consumer *me, const float *o, const FastState *st, Sh
     good = good && l > 0.0f && l < 1e30f && fabsf(st->bias[r]) < 4096.0f;
   }
 #pragma unroll
-  for (int i = 0; i < ${dv // 2}; i++) probe = fmaf(o[i], 0.0f, probe);
+  for (int i = 0; i < ${dv16 // 2}; i++) probe = fmaf(o[i], 0.0f, probe);
   store_rows(me, o, inverse, x${o_staged and ", round & 1" or ""});
   store_lse(me, lse, x);
   if (any_sync(!(good && probe == 0.0f)) && me->lane == 0) {
@@ -75,7 +75,7 @@ DEV void finish_fast(const Consumer *me, const float *o, const FastState *st, Sh
 }
 
 DEV void run_fast(Consumer *me) {
-  float s[${block_n // 2}], o[${dv // 2}], factor[2];
+  float s[${block_n // 2}], o[${dv16 // 2}], factor[2];
   u32 p[${block_n // 4}];
   FastState st;
   Share x = take_tile(me);
@@ -91,7 +91,7 @@ DEV void run_fast(Consumer *me) {
   first_step(me, s, &st, n, x);
   pack_and_sum(p, s, st.row.l, 0.0f);
 #pragma unroll
-  for (int i = 0; i < ${dv // 2}; i++) o[i] = 0.0f;
+  for (int i = 0; i < ${dv16 // 2}; i++) o[i] = 0.0f;
 
   for (;;) {
     /* Blocks of the diagonal and past it. */
@@ -105,13 +105,13 @@ DEV void run_fast(Consumer *me) {
 //@ if not o_staged then
       if (n == 0) free_q(me, q_place(me));
 //@ end
-      masked_step(me, s, &st, factor, n, x.row);
+      masked_step(me, s, &st, factor, n, row_of(me, x));
       wgmma_wait(0);
-      touch_f32x${dv // 2}(o);
+      touch_f32x${dv16 // 2}(o);
       touch_u32x${block_n // 4}(p);
       free_v(me);
 #pragma unroll
-      for (int i = 0; i < ${dv // 2}; i++) o[i] *= factor[i / 2 % 2];
+      for (int i = 0; i < ${dv16 // 2}; i++) o[i] *= factor[i / 2 % 2];
       pack_and_sum(p, s, st.row.l, 0.0f);
     }
     /* Steady state. */
@@ -128,7 +128,7 @@ DEV void run_fast(Consumer *me) {
       exponentials(s, st.bias, me->c);
       wgmma_wait(0);
       touch_f32x${block_n // 2}(s);
-      touch_f32x${dv // 2}(o);
+      touch_f32x${dv16 // 2}(o);
       touch_u32x${block_n // 4}(p);
       free_v(me);
 //@ if late_zero then
@@ -146,7 +146,7 @@ DEV void run_fast(Consumer *me) {
     n = next.blocks - 1;
     wgmma_wait(0);
     touch_f32x${block_n // 2}(s);
-    touch_f32x${dv // 2}(o);
+    touch_f32x${dv16 // 2}(o);
     touch_u32x${block_n // 4}(p);
     free_k(me);
     free_v(me);
@@ -162,13 +162,13 @@ DEV void run_fast(Consumer *me) {
     free_q(me, round & 1);
 //@ end
 #pragma unroll
-    for (int i = 0; i < ${dv // 2}; i++) o[i] = 0.0f;
+    for (int i = 0; i < ${dv16 // 2}; i++) o[i] = 0.0f;
   }
   const int round = me->tile - 1;
   bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
   issue_output(me, o, p);
   wgmma_wait(0);
-  touch_f32x${dv // 2}(o);
+  touch_f32x${dv16 // 2}(o);
   touch_u32x${block_n // 4}(p);
   free_v(me);
   finish_fast(me, o, &st, x, round);

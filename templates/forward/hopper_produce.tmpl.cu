@@ -1,34 +1,33 @@
 /* ---- producer: one thread ---- */
 
-/* Numbers of this block's tiles, and what a number means. */
+/* Numbers of this block's tiles, and what a number means. There are fewer than 2^32 of them: the
+ * launch makes sure. */
 //@ if causal then
 /* Longest first: m blocks descending, heads fastest, in sections of heads whose keys and values
- * stay in the L2 cache. Blocks take tiles to and fro (0 .. G - 1, then G - 1 .. 0), so that each
- * gets long and short ones. */
+ * stay in the L2 cache (32 MiB). Blocks take tiles to and fro (0 .. G - 1, then G - 1 .. 0), so
+ * that each gets long and short ones. */
 DEV i64 tile_number(int round) {
   return round * num_blocks() + (round & 1 ? num_blocks() - 1 - block_index() : block_index());
 }
-DEV i64 section_heads(const ForwardArgs *a) {
-  const i64 fit = 33554432 / (((i64)a->seqlen_k + 1) * ${2 * (dim + dv)});
-  return fit < 1 ? 1 : fit;
-}
-DEV Tile tile_of(i64 t, i64 wide, const ForwardArgs *a) {
-  const i64 section = t / (wide * a->m_blocks) * wide;
-  const i64 left = (i64)a->num_heads * a->batch - section, width = left < wide ? left : wide;
-  const i64 inside = t - section * a->m_blocks;
-  const i64 head_index = section + inside % width;
+DEV Tile tile_of(u32 t, const ForwardArgs *a) {
+  const u32 m_blocks = (u32)a->m_blocks, heads = (u32)a->num_heads * (u32)a->batch;
+  const u32 fit = ${33554432 // (2 * (dim + dv))}u / ((u32)a->seqlen_k + 1);
+  const u32 wide = fit < 1 ? 1 : fit < heads ? fit : heads; /* heads of a section */
+  const u32 section = t / (wide * m_blocks) * wide, inside = t - section * m_blocks;
+  const u32 width = heads - section < wide ? heads - section : wide, up = inside / width;
+  const u32 head_index = section + inside - up * width;
   Tile x;
-  x.first = (a->m_blocks - 1 - (int)(inside / width)) * ${block_m};
+  x.first = (int)(m_blocks - 1 - up) * ${block_m};
 //@ else
 /* m block fastest, then head, then batch: neighbouring blocks share keys and values. */
 DEV i64 tile_number(int round) { return round * num_blocks() + block_index(); }
-DEV Tile tile_of(i64 t, const ForwardArgs *a) {
-  const i64 head_index = t / a->m_blocks;
+DEV Tile tile_of(u32 t, const ForwardArgs *a) {
+  const u32 head_index = t / (u32)a->m_blocks;
   Tile x;
-  x.first = (int)(t - head_index * a->m_blocks) * ${block_m};
+  x.first = (int)(t - head_index * (u32)a->m_blocks) * ${block_m};
 //@ end
-  x.batch = (int)(head_index / a->num_heads);
-  x.head = (int)(head_index - (i64)x.batch * a->num_heads);
+  x.batch = (int)(head_index / (u32)a->num_heads);
+  x.head = (int)(head_index - (u32)x.batch * (u32)a->num_heads);
   i64 end = a->seqlen_k;
 //@ if causal then
   i64 last = (i64)x.first + ${block_m};
@@ -98,17 +97,14 @@ DEV void send_${t.name}(Producer *me, Tile x, int n) {
 //@ end
  */
 DEV void send_tiles(Producer *me, int rounds) {
-//@ if causal then
-  const i64 wide = section_heads(me->a);
-//@ end
   Tile before = {0, 0, 0, 0};
   int before_n = 0;
-  Tile x = tile_of(tile_number(0), ${causal and "wide, " or ""}me->a);
+  Tile x = tile_of((u32)tile_number(0), me->a);
 #pragma unroll 1
   for (int round = 0; round < rounds; round++) {
     Tile next = {0, 0, 0, 0};
     if (round + 1 < rounds)
-      next = tile_of(tile_number(round + 1), ${causal and "wide, " or ""}me->a);
+      next = tile_of((u32)tile_number(round + 1), me->a);
 #pragma unroll 1
     for (int n = x.blocks - 1; n >= 0; n--) {
       send_k(me, x, n);
@@ -159,7 +155,7 @@ DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const
 #pragma unroll 1
   for (int round = 0; round < rounds; round++) {
     if (!lds_flag(failed_tile(smem, round))) continue;
-    send_one(&me, tile_of(tile_number(round), ${causal and "section_heads(a), " or ""}a));
+    send_one(&me, tile_of((u32)tile_number(round), a));
   }
   const Tile end = {0, 0, 0, 0};
   send_tile(&me, end);

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 128 --causal --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 4bdd66e51adf3a16a454790205d2f27af4ea248ebab898f2dc82276ee1ffefe3
+// source id 6a02d8b0108fb953ccaf168da5ef936bd4f5dbad170b4a7f4799ac6f9f74f358
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -424,26 +424,25 @@ typedef struct {
 
 /* ---- producer: one thread ---- */
 
-/* Numbers of this block's tiles, and what a number means. */
+/* Numbers of this block's tiles, and what a number means. There are fewer than 2^32 of them: the
+ * launch makes sure. */
 /* Longest first: m blocks descending, heads fastest, in sections of heads whose keys and values
- * stay in the L2 cache. Blocks take tiles to and fro (0 .. G - 1, then G - 1 .. 0), so that each
- * gets long and short ones. */
+ * stay in the L2 cache (32 MiB). Blocks take tiles to and fro (0 .. G - 1, then G - 1 .. 0), so
+ * that each gets long and short ones. */
 DEV i64 tile_number(int round) {
   return round * num_blocks() + (round & 1 ? num_blocks() - 1 - block_index() : block_index());
 }
-DEV i64 section_heads(const ForwardArgs *a) {
-  const i64 fit = 33554432 / (((i64)a->seqlen_k + 1) * 512);
-  return fit < 1 ? 1 : fit;
-}
-DEV Tile tile_of(i64 t, i64 wide, const ForwardArgs *a) {
-  const i64 section = t / (wide * a->m_blocks) * wide;
-  const i64 left = (i64)a->num_heads * a->batch - section, width = left < wide ? left : wide;
-  const i64 inside = t - section * a->m_blocks;
-  const i64 head_index = section + inside % width;
+DEV Tile tile_of(u32 t, const ForwardArgs *a) {
+  const u32 m_blocks = (u32)a->m_blocks, heads = (u32)a->num_heads * (u32)a->batch;
+  const u32 fit = 65536u / ((u32)a->seqlen_k + 1);
+  const u32 wide = fit < 1 ? 1 : fit < heads ? fit : heads; /* heads of a section */
+  const u32 section = t / (wide * m_blocks) * wide, inside = t - section * m_blocks;
+  const u32 width = heads - section < wide ? heads - section : wide, up = inside / width;
+  const u32 head_index = section + inside - up * width;
   Tile x;
-  x.first = (a->m_blocks - 1 - (int)(inside / width)) * 128;
-  x.batch = (int)(head_index / a->num_heads);
-  x.head = (int)(head_index - (i64)x.batch * a->num_heads);
+  x.first = (int)(m_blocks - 1 - up) * 128;
+  x.batch = (int)(head_index / (u32)a->num_heads);
+  x.head = (int)(head_index - (u32)x.batch * (u32)a->num_heads);
   i64 end = a->seqlen_k;
   i64 last = (i64)x.first + 128;
   last = (last < a->seqlen_q ? last : a->seqlen_q) + a->seqlen_k - a->seqlen_q;
@@ -521,15 +520,14 @@ DEV void send_v(Producer *me, Tile x, int n) {
  * The next tile and its queries go out before the last block of the present one.
  */
 DEV void send_tiles(Producer *me, int rounds) {
-  const i64 wide = section_heads(me->a);
   Tile before = {0, 0, 0, 0};
   int before_n = 0;
-  Tile x = tile_of(tile_number(0), wide, me->a);
+  Tile x = tile_of((u32)tile_number(0), me->a);
 #pragma unroll 1
   for (int round = 0; round < rounds; round++) {
     Tile next = {0, 0, 0, 0};
     if (round + 1 < rounds)
-      next = tile_of(tile_number(round + 1), wide, me->a);
+      next = tile_of((u32)tile_number(round + 1), me->a);
 #pragma unroll 1
     for (int n = x.blocks - 1; n >= 0; n--) {
       send_k(me, x, n);
@@ -568,7 +566,7 @@ DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const
 #pragma unroll 1
   for (int round = 0; round < rounds; round++) {
     if (!lds_flag(failed_tile(smem, round))) continue;
-    send_one(&me, tile_of(tile_number(round), section_heads(a), a));
+    send_one(&me, tile_of((u32)tile_number(round), a));
   }
   const Tile end = {0, 0, 0, 0};
   send_tile(&me, end);
@@ -587,9 +585,9 @@ typedef struct {
   const ForwardArgs *a;
 } Consumer;
 
-/* A consumer's share of a tile. row: this thread's first. Keys below full are seen by every row. */
+/* A consumer's share of a tile. Keys below full are seen by every row. */
 typedef struct {
-  int first, head, batch, blocks, row, full;
+  int first, head, batch, blocks, full;
 } Share;
 
 /* Low words of shared-memory matrix descriptors, 128-byte swizzle; address and panel stride in
@@ -606,23 +604,30 @@ DEV void next_place(Consumer *me) {
   me->q ^= me->q_flip;
 }
 
-/* Waits for the next tile and its queries. The reductions tell the compiler that the numbers are
- * the same in the whole warp, so that loops over them keep their state in uniform registers. */
+/* The first lane's number, which gives the place back later; the reduction tells the compiler
+ * that it is the same in the whole warp, so that loops over it keep their state in uniform
+ * registers. */
+DEV int tile_fact(const Consumer *me, u32 at) {
+  return redux_max_i32(me->lane == 0 ? lds_i32(at) : -1);
+}
+
+/* Waits for the next tile and its queries. */
 DEV Share take_tile(const Consumer *me) {
   const int slot = q_place(me);
   bar_wait(q_full(me->smem, slot, me->group), me->tile / 2 & 1);
   const u32 info = me->smem + 196752 + 16 * slot;
   Share x;
-  x.first = redux_max_i32(lds_i32(info)) + 64 * me->group;
-  x.head = redux_max_i32(lds_i32(info + 4));
-  x.batch = redux_max_i32(lds_i32(info + 8));
-  x.blocks = redux_max_i32(lds_i32(info + 12));
-  sync_warp(); /* every lane has read before lane 0 gives the place back */
-  x.row = x.first + me->warp_row + me->lane / 4;
+  x.first = tile_fact(me, info) + 64 * me->group;
+  x.head = tile_fact(me, info + 4);
+  x.batch = tile_fact(me, info + 8);
+  x.blocks = tile_fact(me, info + 12);
   const i64 see = (i64)x.first + 1 + me->a->seqlen_k - me->a->seqlen_q;
   x.full = see < me->a->seqlen_k ? (int)see : me->a->seqlen_k;
   return x;
 }
+
+/* This thread's first row; the other is eight further. */
+DEV int row_of(const Consumer *me, Share x) { return x.first + me->warp_row + me->lane / 4; }
 
 /* ---- products ---- */
 
@@ -690,7 +695,7 @@ DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Sh
   const int row = me->warp_row + (me->lane & 15), half = me->lane >> 4;
 #pragma unroll
   for (int k = 0; k < 8; k++) {
-    u32 r[4] = {0, 0, 0, 0};
+    u32 r[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const float *y = o + 8 * k + 2 * i;
@@ -715,7 +720,7 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
   float *to = a->lse + ((i64)x.batch * a->num_heads + x.head) * a->seqlen_q;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    if (x.row + 8 * r < a->seqlen_q) stg_f32(to + x.row + 8 * r, lse[r]);
+    if (row_of(me, x) + 8 * r < a->seqlen_q) stg_f32(to + row_of(me, x) + 8 * r, lse[r]);
   }
 }
 
@@ -765,7 +770,7 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   float factor[2], ref[2];
   state_clear(&st->row);
   if ((n + 1) * (i64)128 > x.full) {
-    masked_step(me, s, st, factor, n, x.row);
+    masked_step(me, s, st, factor, n, row_of(me, x));
   } else {
     raise_maximum(s, 16, &st->row, factor, ref, me->c);
 #pragma unroll
@@ -820,7 +825,7 @@ DEV void run_fast(Consumer *me) {
       wgmma_wait(1);
       touch_f32x64(s);
       free_k(me);
-      masked_step(me, s, &st, factor, n, x.row);
+      masked_step(me, s, &st, factor, n, row_of(me, x));
       wgmma_wait(0);
       touch_f32x64(o);
       touch_u32x32(p);
@@ -905,7 +910,7 @@ DEV void run_exact(Consumer *me) {
     touch_f32x64(s);
     free_k(me);
     int n = x.blocks - 1;
-    if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, x.row);
+    if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, row_of(me, x));
     softmax_step(s, &st, factor, me->c, shift);
     pack_probabilities(p, s);
 #pragma unroll 1
@@ -914,7 +919,7 @@ DEV void run_exact(Consumer *me) {
       wgmma_wait(1);
       touch_f32x64(s);
       free_k(me);
-      if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, x.row);
+      if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, row_of(me, x));
       softmax_step(s, &st, factor, me->c, shift);
       wgmma_wait(0);
       touch_f32x64(o);
@@ -935,7 +940,7 @@ DEV void run_exact(Consumer *me) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const float l = quad_sum(st.l[r]);
-      inverse[r] = row_inverse(l, sees_keys(x.row + 8 * r, me->a));
+      inverse[r] = row_inverse(l, sees_keys(row_of(me, x) + 8 * r, me->a));
       lse[r] = row_lse(st.m[r], l, me->a->softmax_scale, shift);
     }
     store_rows(me, o, inverse, x, slot);

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 192 --head-dim-v 128 --block-m 128 --block-n 112 --num-stages 2 --num-warps 12 --plain
-// source id bdcb4fc6d2e7d609f5ea213e22c2bff0c040fbbbd0af7322ec20d01fa80aac85
+// source id 0060b02541697a76268f217cd2afc87982b83e9dbcbe6efade60b980162cbe24
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=192 head_dim_v=128 mask=none
 // tile block_m=128 block_n=112 num_stages=2 num_warps=12
@@ -427,15 +427,16 @@ typedef struct {
 
 /* ---- producer: one thread ---- */
 
-/* Numbers of this block's tiles, and what a number means. */
+/* Numbers of this block's tiles, and what a number means. There are fewer than 2^32 of them: the
+ * launch makes sure. */
 /* m block fastest, then head, then batch: neighbouring blocks share keys and values. */
 DEV i64 tile_number(int round) { return round * num_blocks() + block_index(); }
-DEV Tile tile_of(i64 t, const ForwardArgs *a) {
-  const i64 head_index = t / a->m_blocks;
+DEV Tile tile_of(u32 t, const ForwardArgs *a) {
+  const u32 head_index = t / (u32)a->m_blocks;
   Tile x;
-  x.first = (int)(t - head_index * a->m_blocks) * 128;
-  x.batch = (int)(head_index / a->num_heads);
-  x.head = (int)(head_index - (i64)x.batch * a->num_heads);
+  x.first = (int)(t - head_index * (u32)a->m_blocks) * 128;
+  x.batch = (int)(head_index / (u32)a->num_heads);
+  x.head = (int)(head_index - (u32)x.batch * (u32)a->num_heads);
   i64 end = a->seqlen_k;
   x.blocks = end < 1 ? 1 : (int)((end + 111) / 112);
   return x;
@@ -511,12 +512,12 @@ DEV void send_v(Producer *me, Tile x, int n) {
 DEV void send_tiles(Producer *me, int rounds) {
   Tile before = {0, 0, 0, 0};
   int before_n = 0;
-  Tile x = tile_of(tile_number(0), me->a);
+  Tile x = tile_of((u32)tile_number(0), me->a);
 #pragma unroll 1
   for (int round = 0; round < rounds; round++) {
     Tile next = {0, 0, 0, 0};
     if (round + 1 < rounds)
-      next = tile_of(tile_number(round + 1), me->a);
+      next = tile_of((u32)tile_number(round + 1), me->a);
 #pragma unroll 1
     for (int n = x.blocks - 1; n >= 0; n--) {
       send_k(me, x, n);
@@ -555,7 +556,7 @@ DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const
 #pragma unroll 1
   for (int round = 0; round < rounds; round++) {
     if (!lds_flag(failed_tile(smem, round))) continue;
-    send_one(&me, tile_of(tile_number(round), a));
+    send_one(&me, tile_of((u32)tile_number(round), a));
   }
   const Tile end = {0, 0, 0, 0};
   send_tile(&me, end);
@@ -574,9 +575,9 @@ typedef struct {
   const ForwardArgs *a;
 } Consumer;
 
-/* A consumer's share of a tile. row: this thread's first. Keys below full are seen by every row. */
+/* A consumer's share of a tile. Keys below full are seen by every row. */
 typedef struct {
-  int first, head, batch, blocks, row, full;
+  int first, head, batch, blocks, full;
 } Share;
 
 /* Low words of shared-memory matrix descriptors, 128-byte swizzle; address and panel stride in
@@ -593,22 +594,29 @@ DEV void next_place(Consumer *me) {
   me->q ^= me->q_flip;
 }
 
-/* Waits for the next tile and its queries. The reductions tell the compiler that the numbers are
- * the same in the whole warp, so that loops over them keep their state in uniform registers. */
+/* The first lane's number, which gives the place back later; the reduction tells the compiler
+ * that it is the same in the whole warp, so that loops over it keep their state in uniform
+ * registers. */
+DEV int tile_fact(const Consumer *me, u32 at) {
+  return redux_max_i32(me->lane == 0 ? lds_i32(at) : -1);
+}
+
+/* Waits for the next tile and its queries. */
 DEV Share take_tile(const Consumer *me) {
   const int slot = q_place(me);
   bar_wait(q_full(me->smem, slot, me->group), me->tile / 1 & 1);
   const u32 info = me->smem + 192624 + 16 * slot;
   Share x;
-  x.first = redux_max_i32(lds_i32(info)) + 64 * me->group;
-  x.head = redux_max_i32(lds_i32(info + 4));
-  x.batch = redux_max_i32(lds_i32(info + 8));
-  x.blocks = redux_max_i32(lds_i32(info + 12));
-  sync_warp(); /* every lane has read before lane 0 gives the place back */
-  x.row = x.first + me->warp_row + me->lane / 4;
+  x.first = tile_fact(me, info) + 64 * me->group;
+  x.head = tile_fact(me, info + 4);
+  x.batch = tile_fact(me, info + 8);
+  x.blocks = tile_fact(me, info + 12);
   x.full = me->a->seqlen_k;
   return x;
 }
+
+/* This thread's first row; the other is eight further. */
+DEV int row_of(const Consumer *me, Share x) { return x.first + me->warp_row + me->lane / 4; }
 
 /* ---- products ---- */
 
@@ -689,9 +697,10 @@ DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Sh
   const ForwardArgs *a = me->a;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    const int row = x.row + 8 * r;
+    const int row = row_of(me, x) + 8 * r;
     char *to = (char *)a->o + 2 * (x.batch * a->o_stride.batch + row * a->o_stride.row +
-                                   x.head * a->o_stride.head);
+                                   x.head * a->o_stride.head + 8 * (me->lane & 3));
+    const int chunks = row < a->seqlen_q ? 16 - (me->lane & 3) : 0; /* from this lane's */
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       u32 w[4] = {0, 0, 0, 0};
@@ -702,8 +711,7 @@ DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Sh
         w[i] = pack_bf16(y[0] * inverse[r], y[1] * inverse[r]);
       }
       quad_transpose(w, me->lane);
-      const int chunk = 4 * j + (me->lane & 3);
-      if (row < a->seqlen_q && chunk < 16) stg_u32x4(to + 16 * chunk, w);
+      if (4 * j < chunks) stg_u32x4(to + 64 * j, w);
     }
   }
 }
@@ -714,7 +722,7 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
   float *to = a->lse + ((i64)x.batch * a->num_heads + x.head) * a->seqlen_q;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    if (x.row + 8 * r < a->seqlen_q) stg_f32(to + x.row + 8 * r, lse[r]);
+    if (row_of(me, x) + 8 * r < a->seqlen_q) stg_f32(to + row_of(me, x) + 8 * r, lse[r]);
   }
 }
 
@@ -764,7 +772,7 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   float factor[2], ref[2];
   state_clear(&st->row);
   if ((n + 1) * (i64)112 > x.full) {
-    masked_step(me, s, st, factor, n, x.row);
+    masked_step(me, s, st, factor, n, row_of(me, x));
   } else {
     raise_maximum(s, 16, &st->row, factor, ref, me->c);
 #pragma unroll
@@ -821,7 +829,7 @@ DEV void run_fast(Consumer *me) {
       touch_f32x56(s);
       free_k(me);
       if (n == 0) free_q(me, q_place(me));
-      masked_step(me, s, &st, factor, n, x.row);
+      masked_step(me, s, &st, factor, n, row_of(me, x));
       wgmma_wait(0);
       touch_f32x64(o);
       touch_u32x28(p);
@@ -904,7 +912,7 @@ DEV void run_exact(Consumer *me) {
     touch_f32x56(s);
     free_k(me);
     int n = x.blocks - 1;
-    if ((n + 1) * (i64)112 > x.full) mask_block(me, s, n, x.row);
+    if ((n + 1) * (i64)112 > x.full) mask_block(me, s, n, row_of(me, x));
     softmax_step(s, &st, factor, me->c, shift);
     pack_probabilities(p, s);
 #pragma unroll 1
@@ -913,7 +921,7 @@ DEV void run_exact(Consumer *me) {
       wgmma_wait(1);
       touch_f32x56(s);
       free_k(me);
-      if ((n + 1) * (i64)112 > x.full) mask_block(me, s, n, x.row);
+      if ((n + 1) * (i64)112 > x.full) mask_block(me, s, n, row_of(me, x));
       softmax_step(s, &st, factor, me->c, shift);
       wgmma_wait(0);
       touch_f32x64(o);
@@ -935,7 +943,7 @@ DEV void run_exact(Consumer *me) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const float l = quad_sum(st.l[r]);
-      inverse[r] = row_inverse(l, sees_keys(x.row + 8 * r, me->a));
+      inverse[r] = row_inverse(l, sees_keys(row_of(me, x) + 8 * r, me->a));
       lse[r] = row_lse(st.m[r], l, me->a->softmax_scale, shift);
     }
     store_rows(me, o, inverse, x);

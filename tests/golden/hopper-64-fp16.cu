@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id 86338f8115c6219502863643ec76122a892e5c732ab0289e21d8e0023f829e14
+// source id 3bf750b9739b5f6e941d315ee63f44fb16252474909806ed24cf95d147b3616c
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -399,15 +399,16 @@ typedef struct {
 
 /* ---- producer: one thread ---- */
 
-/* Numbers of this block's tiles, and what a number means. */
+/* Numbers of this block's tiles, and what a number means. There are fewer than 2^32 of them: the
+ * launch makes sure. */
 /* m block fastest, then head, then batch: neighbouring blocks share keys and values. */
 DEV i64 tile_number(int round) { return round * num_blocks() + block_index(); }
-DEV Tile tile_of(i64 t, const ForwardArgs *a) {
-  const i64 head_index = t / a->m_blocks;
+DEV Tile tile_of(u32 t, const ForwardArgs *a) {
+  const u32 head_index = t / (u32)a->m_blocks;
   Tile x;
-  x.first = (int)(t - head_index * a->m_blocks) * 128;
-  x.batch = (int)(head_index / a->num_heads);
-  x.head = (int)(head_index - (i64)x.batch * a->num_heads);
+  x.first = (int)(t - head_index * (u32)a->m_blocks) * 128;
+  x.batch = (int)(head_index / (u32)a->num_heads);
+  x.head = (int)(head_index - (u32)x.batch * (u32)a->num_heads);
   i64 end = a->seqlen_k;
   x.blocks = end < 1 ? 1 : (int)((end + 127) / 128);
   return x;
@@ -484,12 +485,12 @@ DEV void send_v(Producer *me, Tile x, int n) {
 DEV void send_tiles(Producer *me, int rounds) {
   Tile before = {0, 0, 0, 0};
   int before_n = 0;
-  Tile x = tile_of(tile_number(0), me->a);
+  Tile x = tile_of((u32)tile_number(0), me->a);
 #pragma unroll 1
   for (int round = 0; round < rounds; round++) {
     Tile next = {0, 0, 0, 0};
     if (round + 1 < rounds)
-      next = tile_of(tile_number(round + 1), me->a);
+      next = tile_of((u32)tile_number(round + 1), me->a);
 #pragma unroll 1
     for (int n = x.blocks - 1; n >= 0; n--) {
       send_k(me, x, n);
@@ -526,9 +527,9 @@ typedef struct {
   const ForwardArgs *a;
 } Consumer;
 
-/* A consumer's share of a tile. row: this thread's first. Keys below full are seen by every row. */
+/* A consumer's share of a tile. Keys below full are seen by every row. */
 typedef struct {
-  int first, head, batch, blocks, row, full;
+  int first, head, batch, blocks, full;
 } Share;
 
 /* Low words of shared-memory matrix descriptors, 128-byte swizzle; address and panel stride in
@@ -545,22 +546,29 @@ DEV void next_place(Consumer *me) {
   me->q ^= me->q_flip;
 }
 
-/* Waits for the next tile and its queries. The reductions tell the compiler that the numbers are
- * the same in the whole warp, so that loops over them keep their state in uniform registers. */
+/* The first lane's number, which gives the place back later; the reduction tells the compiler
+ * that it is the same in the whole warp, so that loops over it keep their state in uniform
+ * registers. */
+DEV int tile_fact(const Consumer *me, u32 at) {
+  return redux_max_i32(me->lane == 0 ? lds_i32(at) : -1);
+}
+
+/* Waits for the next tile and its queries. */
 DEV Share take_tile(const Consumer *me) {
   const int slot = q_place(me);
   bar_wait(q_full(me->smem, slot, me->group), me->tile / 2 & 1);
   const u32 info = me->smem + 131248 + 16 * slot;
   Share x;
-  x.first = redux_max_i32(lds_i32(info)) + 64 * me->group;
-  x.head = redux_max_i32(lds_i32(info + 4));
-  x.batch = redux_max_i32(lds_i32(info + 8));
-  x.blocks = redux_max_i32(lds_i32(info + 12));
-  sync_warp(); /* every lane has read before lane 0 gives the place back */
-  x.row = x.first + me->warp_row + me->lane / 4;
+  x.first = tile_fact(me, info) + 64 * me->group;
+  x.head = tile_fact(me, info + 4);
+  x.batch = tile_fact(me, info + 8);
+  x.blocks = tile_fact(me, info + 12);
   x.full = me->a->seqlen_k;
   return x;
 }
+
+/* This thread's first row; the other is eight further. */
+DEV int row_of(const Consumer *me, Share x) { return x.first + me->warp_row + me->lane / 4; }
 
 /* ---- products ---- */
 
@@ -625,7 +633,7 @@ DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Sh
   const int row = me->warp_row + (me->lane & 15), half = me->lane >> 4;
 #pragma unroll
   for (int k = 0; k < 4; k++) {
-    u32 r[4] = {0, 0, 0, 0};
+    u32 r[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const float *y = o + 8 * k + 2 * i;
@@ -650,7 +658,7 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
   float *to = a->lse + ((i64)x.batch * a->num_heads + x.head) * a->seqlen_q;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    if (x.row + 8 * r < a->seqlen_q) stg_f32(to + x.row + 8 * r, lse[r]);
+    if (row_of(me, x) + 8 * r < a->seqlen_q) stg_f32(to + row_of(me, x) + 8 * r, lse[r]);
   }
 }
 
@@ -679,7 +687,7 @@ DEV void run_exact(Consumer *me) {
     touch_f32x64(s);
     free_k(me);
     int n = x.blocks - 1;
-    if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, x.row);
+    if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, row_of(me, x));
     softmax_step(s, &st, factor, me->c, shift);
     pack_probabilities(p, s);
 #pragma unroll 1
@@ -688,7 +696,7 @@ DEV void run_exact(Consumer *me) {
       wgmma_wait(1);
       touch_f32x64(s);
       free_k(me);
-      if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, x.row);
+      if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, row_of(me, x));
       softmax_step(s, &st, factor, me->c, shift);
       wgmma_wait(0);
       touch_f32x32(o);
@@ -709,7 +717,7 @@ DEV void run_exact(Consumer *me) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const float l = quad_sum(st.l[r]);
-      inverse[r] = row_inverse(l, sees_keys(x.row + 8 * r, me->a));
+      inverse[r] = row_inverse(l, sees_keys(row_of(me, x) + 8 * r, me->a));
       lse[r] = row_lse(st.m[r], l, me->a->softmax_scale, shift);
     }
     store_rows(me, o, inverse, x, slot);
