@@ -143,7 +143,8 @@ function hopper.values(spec, tile, arch)
     dv16 = layout.round_up(spec.head_dim_v, 16),
     dim = spec.head_dim, dv = spec.head_dim_v,
     at = map.at, q_slot = map.q_slot, q_slots = map.q_slots, o_staged = map.q_slots == 2,
-    fast = dtype.wide_exponent, flags = FLAGS,
+    flags = FLAGS, headroom = dtype.wide_exponent and 0 or 4,
+    first_columns = dtype.wide_exponent and 16 or tile.block_n,
     -- Narrow heads are the slower for it.
     late_zero = spec.head_dim_v > 64,
     q_panels = x.q, k_panels = x.k, v_panels = x.v,

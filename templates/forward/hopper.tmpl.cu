@@ -7,12 +7,10 @@
 //@ if pingpong then
  * The consumers take turns at the tensor cores.
 //@ end
-//@ if fast then
  *
- * Tiles are computed without a running maximum first. ${dtype} has the exponents for that unless
- * scores rise by tens of nats within a tile; a tile in which they did is flagged, and computed
- * again with the exact running maximum when the others are done.
-//@ end
+ * Tiles are computed without a running maximum first. That holds unless scores rise by tens of nats
+ * within a tile; a tile in which they did is flagged, and computed again with the exact running
+ * maximum when the others are done.
  */
 //@ include("common/softmax.tmpl.cu")
 
@@ -29,7 +27,6 @@ DEV u32 ${name}(u32 smem, int slot, int group) {
   return first + 8 * (slot * ${consumers} + group);
 }
 //@ end
-//@ if fast then
 DEV u32 fast_done(u32 smem) {
   return smem + ${at.bars + 32 * num_stages + 16 * q_slots * consumers};
 }
@@ -38,7 +35,6 @@ DEV u32 failed_tile(u32 smem, int round) {
   return smem + ${at.failed} + 4 * (round < ${flags} ? round : ${flags - 1});
 }
 DEV u32 any_failed(u32 smem) { return smem + ${at.failed + 4 * flags}; }
-//@ end
 
 /* A place in a ring. parity: of the phase that a reader waits for; a writer waits for the one
  * before. */
@@ -80,11 +76,9 @@ KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Ten
         bar_init(q_empty(smem, i, w), 4);
       }
     }
-//@ if fast then
     bar_init(fast_done(smem), ${4 * consumers});
     for (int i = 0; i <= ${flags}; i++) sts_flag(smem + ${at.failed} + 4 * i, 0);
     sts_f32(smem + ${at.zero}, 0.0f);
-//@ end
     fence_bar_init();
   }
   sync_threads();

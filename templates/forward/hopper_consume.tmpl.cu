@@ -208,9 +208,7 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
   }
 }
 
-//@ if fast then
 //@ include("forward/hopper_fast.tmpl.cu")
-//@ end
 //@ include("forward/hopper_exact.tmpl.cu")
 
 DEV void consume(u32 smem, int warp, const TensorMap *map_o, const ForwardArgs *a) {
@@ -236,7 +234,6 @@ DEV void consume(u32 smem, int warp, const TensorMap *map_o, const ForwardArgs *
   /* Turns: named barrier 1 + group, armed by the group before. Group 0 arms itself once. */
   if (me.group == 0) named_arrive(1, 256);
 //@ end
-//@ if fast then
   run_fast(&me);
   if (me.lane == 0) bar_arrive(fast_done(smem));
   bar_wait(fast_done(smem), 0);
@@ -245,8 +242,5 @@ DEV void consume(u32 smem, int warp, const TensorMap *map_o, const ForwardArgs *
     sync_warp();
     run_exact(&me);
   }
-//@ else
-  run_exact(&me);
-//@ end
   if (me.lane == 0) bulk_wait(0);
 }

@@ -1,17 +1,23 @@
 /* ---- fast: no running maximum ---- */
 
-/* A row's reference m is the maximum of some scores of its first block, and p = 2^((s - m) c)
- * from then on, however large later scores are: bf16 and fp32 share the exponent range, p may
- * exceed 1 by far, and the common factor leaves with 1 / l. So steady blocks need no maximum, no
- * rescaling and no wait before the exponentials.
+//@ if wide_exponent then
+/* A row's reference m is the maximum of some scores of its first block, and p = 2^((s - m) c) from
+ * then on, however large later scores are: bf16 and fp32 share the exponent range, p may exceed 1
+ * by far, and the common factor leaves with 1 / l.
+//@ else
+/* A row's reference m is the maximum of its first block, and p = 2^((s - m) c - ${headroom}) from
+ * then on. fp16 ends at 2^16: scores may rise by ${16 + headroom} powers of two. Below, p is exact
+ * to 2^-${24 - headroom} of the reference's, and the common factor leaves with 1 / l.
+//@ end
+ * So steady blocks need no maximum, no rescaling and no wait before the exponentials.
  *
  * What this cannot hold is flagged when the tile is stored: sums near the end of the range, any
- * output that is not finite (p v overflowed, or v holds such values), scores so large that the
- * rounding of m c shows, rows with l = 0. Blocks that hide keys take the exact maximum, up to
- * the first block of which every row has seen a key. */
+ * output that is not finite (p or p v overflowed, or v holds such values), scores so large that the
+ * rounding of m c shows, rows with l = 0. Blocks that hide keys take the exact maximum, up to the
+ * first block of which every row has seen a key. */
 typedef struct {
   RowState row;
-  float bias[2]; /* - m c */
+  float bias[2]; /* -m c - ${headroom} */
 } FastState;
 
 /* p <- s as pack_probabilities does, sums to l. They start from a zero that is read from shared
@@ -35,20 +41,20 @@ DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor,
   mask_block(me, s, n, row);
   raise_maximum(s, ${block_n}, &st->row, factor, ref, me->c);
 #pragma unroll
-  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c;
+  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c - ${headroom}.0f;
   exponentials(s, st->bias, me->c);
 }
 
-/* The first block of a tile. Where nothing is hidden the maximum of 16 columns will do. */
+/* The first block of a tile. Where nothing is hidden, ${first_columns} columns are enough. */
 DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x) {
   float factor[2], ref[2];
   state_clear(&st->row);
   if ((n + 1) * (i64)${block_n} > x.full) {
     masked_step(me, s, st, factor, n, row_of(me, x));
   } else {
-    raise_maximum(s, 16, &st->row, factor, ref, me->c);
+    raise_maximum(s, ${first_columns}, &st->row, factor, ref, me->c);
 #pragma unroll
-    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c;
+    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c - ${headroom}.0f;
     exponentials(s, st->bias, me->c);
   }
 }

@@ -128,7 +128,6 @@ DEV void send_tiles(Producer *me, int rounds) {
   send_v(me, before, before_n);
 }
 
-//@ if fast then
 /* Sends one tile by itself. */
 DEV void send_one(Producer *me, Tile x) {
 #pragma unroll 1
@@ -141,7 +140,6 @@ DEV void send_one(Producer *me, Tile x) {
   }
   send_v(me, x, 0);
 }
-//@ end
 
 DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const TensorMap *map_v,
                  const ForwardArgs *a) {
@@ -149,7 +147,6 @@ DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const
   int rounds = (int)(a->tiles / num_blocks());
   rounds += tile_number(rounds) < a->tiles;
   send_tiles(&me, rounds);
-//@ if fast then
   bar_wait(fast_done(smem), 0);
   if (!lds_flag(any_failed(smem))) return;
 #pragma unroll 1
@@ -159,5 +156,4 @@ DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const
   }
   const Tile end = {0, 0, 0, 0};
   send_tile(&me, end);
-//@ end
 }

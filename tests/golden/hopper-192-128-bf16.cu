@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 192 --head-dim-v 128 --block-m 128 --block-n 112 --num-stages 2 --num-warps 12 --plain
-// source id 0060b02541697a76268f217cd2afc87982b83e9dbcbe6efade60b980162cbe24
+// source id 39bc16760ca26b8427b07a494e5aafc4d792f7adc162d3c6064faba955d97906
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=192 head_dim_v=128 mask=none
 // tile block_m=128 block_n=112 num_stages=2 num_warps=12
@@ -266,9 +266,9 @@ typedef struct {
  * of the present one runs.
  * The consumers take turns at the tensor cores.
  *
- * Tiles are computed without a running maximum first. bf16 has the exponents for that unless
- * scores rise by tens of nats within a tile; a tile in which they did is flagged, and computed
- * again with the exact running maximum when the others are done.
+ * Tiles are computed without a running maximum first. That holds unless scores rise by tens of nats
+ * within a tile; a tile in which they did is flagged, and computed again with the exact running
+ * maximum when the others are done.
  */
 /* Online softmax over scores in mma fragments. A thread holds rows g and g + 8 of a 16-row tile
  * (g = lane / 4) and columns 8 j + 2 (lane & 3) + {0, 1}; four neighbouring lanes share a row.
@@ -728,18 +728,18 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
 
 /* ---- fast: no running maximum ---- */
 
-/* A row's reference m is the maximum of some scores of its first block, and p = 2^((s - m) c)
- * from then on, however large later scores are: bf16 and fp32 share the exponent range, p may
- * exceed 1 by far, and the common factor leaves with 1 / l. So steady blocks need no maximum, no
- * rescaling and no wait before the exponentials.
+/* A row's reference m is the maximum of some scores of its first block, and p = 2^((s - m) c) from
+ * then on, however large later scores are: bf16 and fp32 share the exponent range, p may exceed 1
+ * by far, and the common factor leaves with 1 / l.
+ * So steady blocks need no maximum, no rescaling and no wait before the exponentials.
  *
  * What this cannot hold is flagged when the tile is stored: sums near the end of the range, any
- * output that is not finite (p v overflowed, or v holds such values), scores so large that the
- * rounding of m c shows, rows with l = 0. Blocks that hide keys take the exact maximum, up to
- * the first block of which every row has seen a key. */
+ * output that is not finite (p or p v overflowed, or v holds such values), scores so large that the
+ * rounding of m c shows, rows with l = 0. Blocks that hide keys take the exact maximum, up to the
+ * first block of which every row has seen a key. */
 typedef struct {
   RowState row;
-  float bias[2]; /* - m c */
+  float bias[2]; /* -m c - 0 */
 } FastState;
 
 /* p <- s as pack_probabilities does, sums to l. They start from a zero that is read from shared
@@ -763,11 +763,11 @@ DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor,
   mask_block(me, s, n, row);
   raise_maximum(s, 112, &st->row, factor, ref, me->c);
 #pragma unroll
-  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c;
+  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c - 0.0f;
   exponentials(s, st->bias, me->c);
 }
 
-/* The first block of a tile. Where nothing is hidden the maximum of 16 columns will do. */
+/* The first block of a tile. Where nothing is hidden, 16 columns are enough. */
 DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x) {
   float factor[2], ref[2];
   state_clear(&st->row);
@@ -776,7 +776,7 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   } else {
     raise_maximum(s, 16, &st->row, factor, ref, me->c);
 #pragma unroll
-    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c;
+    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c - 0.0f;
     exponentials(s, st->bias, me->c);
   }
 }

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id 3bf750b9739b5f6e941d315ee63f44fb16252474909806ed24cf95d147b3616c
+// source id ee74391cc00a5979eabacc49c7a09b36638ceceaa01a4d8a9455fc124573167a
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -87,6 +87,17 @@ DEV int lds_i32(u32 at) {
 }
 DEV void sts_i32(u32 at, int x) {
   asm volatile("st.volatile.shared.s32 [%0], %1;" :: "r"(at), "r"(x) : "memory");
+}
+DEV void sts_f32(u32 at, float x) {
+  asm volatile("st.volatile.shared.f32 [%0], %1;" :: "r"(at), "f"(x) : "memory");
+}
+DEV int lds_flag(u32 at) {
+  int x;
+  asm volatile("ld.relaxed.cta.shared.s32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
+  return x;
+}
+DEV void sts_flag(u32 at, int x) {
+  asm volatile("st.relaxed.cta.shared.s32 [%0], %1;" :: "r"(at), "r"(x) : "memory");
 }
 DEV void stmatrix_x4(u32 at, const u32 *r) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
@@ -249,6 +260,10 @@ typedef struct {
  * consumers of 64 query rows each: the scores of the next key block are computed while the softmax
  * of the present one runs.
  * The consumers take turns at the tensor cores.
+ *
+ * Tiles are computed without a running maximum first. That holds unless scores rise by tens of nats
+ * within a tile; a tile in which they did is flagged, and computed again with the exact running
+ * maximum when the others are done.
  */
 /* Online softmax over scores in mma fragments. A thread holds rows g and g + 8 of a 16-row tile
  * (g = lane / 4) and columns 8 j + 2 (lane & 3) + {0, 1}; four neighbouring lanes share a row.
@@ -376,6 +391,14 @@ DEV u32 q_empty(u32 smem, int slot, int group) {
   const u32 first = smem + 131200;
   return first + 8 * (slot * 2 + group);
 }
+DEV u32 fast_done(u32 smem) {
+  return smem + 131232;
+}
+/* Flag of a round's tile; rounds past the last flag share it. */
+DEV u32 failed_tile(u32 smem, int round) {
+  return smem + 131280 + 4 * (round < 64 ? round : 63);
+}
+DEV u32 any_failed(u32 smem) { return smem + 131536; }
 
 /* A place in a ring. parity: of the phase that a reader waits for; a writer waits for the one
  * before. */
@@ -505,6 +528,18 @@ DEV void send_tiles(Producer *me, int rounds) {
   send_v(me, before, before_n);
 }
 
+/* Sends one tile by itself. */
+DEV void send_one(Producer *me, Tile x) {
+#pragma unroll 1
+  for (int n = x.blocks - 1; n >= 0; n--) {
+    send_k(me, x, n);
+    if (n == x.blocks - 1)
+      send_tile(me, x);
+    else
+      send_v(me, x, n + 1);
+  }
+  send_v(me, x, 0);
+}
 
 DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const TensorMap *map_v,
                  const ForwardArgs *a) {
@@ -512,6 +547,15 @@ DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const
   int rounds = (int)(a->tiles / num_blocks());
   rounds += tile_number(rounds) < a->tiles;
   send_tiles(&me, rounds);
+  bar_wait(fast_done(smem), 0);
+  if (!lds_flag(any_failed(smem))) return;
+#pragma unroll 1
+  for (int round = 0; round < rounds; round++) {
+    if (!lds_flag(failed_tile(smem, round))) continue;
+    send_one(&me, tile_of((u32)tile_number(round), a));
+  }
+  const Tile end = {0, 0, 0, 0};
+  send_tile(&me, end);
 }
 /* ---- consumers: a warpgroup each ---- */
 
@@ -662,6 +706,167 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
   }
 }
 
+/* ---- fast: no running maximum ---- */
+
+/* A row's reference m is the maximum of its first block, and p = 2^((s - m) c - 4) from
+ * then on. fp16 ends at 2^16: scores may rise by 20 powers of two. Below, p is exact
+ * to 2^-20 of the reference's, and the common factor leaves with 1 / l.
+ * So steady blocks need no maximum, no rescaling and no wait before the exponentials.
+ *
+ * What this cannot hold is flagged when the tile is stored: sums near the end of the range, any
+ * output that is not finite (p or p v overflowed, or v holds such values), scores so large that the
+ * rounding of m c shows, rows with l = 0. Blocks that hide keys take the exact maximum, up to the
+ * first block of which every row has seen a key. */
+typedef struct {
+  RowState row;
+  float bias[2]; /* -m c - 4 */
+} FastState;
+
+/* p <- s as pack_probabilities does, sums to l. They start from a zero that is read from shared
+ * memory only now, which keeps the assembler from moving the additions up among the
+ * exponentials, where each would wait for its operand (H200, head_dim 128: 735 against 674
+ * TFLOP/s). */
+DEV void pack_and_sum(u32 *p, const float *s, float *l, float zero) {
+  float sum[4] = {s[0] + zero, s[1] + zero, s[2] + zero, s[3] + zero};
+  pack_probabilities(p, s);
+#pragma unroll
+  for (int j = 1; j < 16; j++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) sum[i] += s[4 * j + i];
+  }
+  l[0] += sum[0] + sum[1];
+  l[1] += sum[2] + sum[3];
+}
+
+DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor, int n, int row) {
+  float ref[2];
+  mask_block(me, s, n, row);
+  raise_maximum(s, 128, &st->row, factor, ref, me->c);
+#pragma unroll
+  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c - 4.0f;
+  exponentials(s, st->bias, me->c);
+}
+
+/* The first block of a tile. Where nothing is hidden, 128 columns are enough. */
+DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x) {
+  float factor[2], ref[2];
+  state_clear(&st->row);
+  if ((n + 1) * (i64)128 > x.full) {
+    masked_step(me, s, st, factor, n, row_of(me, x));
+  } else {
+    raise_maximum(s, 128, &st->row, factor, ref, me->c);
+#pragma unroll
+    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c - 4.0f;
+    exponentials(s, st->bias, me->c);
+  }
+}
+
+/* round: the tile's, for its flag */
+DEV void finish_fast(const Consumer *me, const float *o, const FastState *st, Share x, int round) {
+  float inverse[2], lse[2], probe = 0.0f;
+  int good = 1;
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const float l = quad_sum(st->row.l[r]);
+    inverse[r] = 1.0f / l;
+    lse[r] = (lg2(l) - st->bias[r]) * 0.693147181f;
+    good = good && l > 0.0f && l < 1e30f && fabsf(st->bias[r]) < 4096.0f;
+  }
+#pragma unroll
+  for (int i = 0; i < 32; i++) probe = fmaf(o[i], 0.0f, probe);
+  store_rows(me, o, inverse, x, round & 1);
+  store_lse(me, lse, x);
+  if (any_sync(!(good && probe == 0.0f)) && me->lane == 0) {
+    sts_flag(failed_tile(me->smem, round), 1);
+    sts_flag(any_failed(me->smem), 1);
+  }
+}
+
+DEV void run_fast(Consumer *me) {
+  float s[64], o[32], factor[2];
+  u32 p[32];
+  FastState st;
+  Share x = take_tile(me);
+  int n = x.blocks - 1;
+  bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
+  issue_scores(me, s);
+  wgmma_wait(0);
+  touch_f32x64(s);
+  free_k(me);
+  first_step(me, s, &st, n, x);
+  pack_and_sum(p, s, st.row.l, 0.0f);
+#pragma unroll
+  for (int i = 0; i < 32; i++) o[i] = 0.0f;
+
+  for (;;) {
+    /* Blocks of the diagonal and past it. */
+#pragma unroll 1
+    while (n > 0 && n * (i64)128 >= x.full) {
+      n--;
+      issue_both(me, s, o, p);
+      wgmma_wait(1);
+      touch_f32x64(s);
+      free_k(me);
+      masked_step(me, s, &st, factor, n, row_of(me, x));
+      wgmma_wait(0);
+      touch_f32x32(o);
+      touch_u32x32(p);
+      free_v(me);
+#pragma unroll
+      for (int i = 0; i < 32; i++) o[i] *= factor[i / 2 % 2];
+      pack_and_sum(p, s, st.row.l, 0.0f);
+    }
+    /* Steady state. */
+#pragma unroll 1
+    while (n > 0) {
+      n--;
+      issue_both(me, s, o, p);
+      wgmma_wait(1);
+      touch_f32x64(s);
+      free_k(me);
+      exponentials(s, st.bias, me->c);
+      wgmma_wait(0);
+      touch_f32x64(s);
+      touch_f32x32(o);
+      touch_u32x32(p);
+      free_v(me);
+      pack_and_sum(p, s, st.row.l, 0.0f);
+    }
+    const int round = me->tile;
+    next_place(me);
+    const Share next = take_tile(me);
+    if (next.blocks == 0) break;
+    /* The first scores of the next tile run beside the last product of this one. */
+    issue_both(me, s, o, p);
+    n = next.blocks - 1;
+    wgmma_wait(0);
+    touch_f32x64(s);
+    touch_f32x32(o);
+    touch_u32x32(p);
+    free_k(me);
+    free_v(me);
+    finish_fast(me, o, &st, x, round);
+    x = next;
+    first_step(me, s, &st, n, x);
+    pack_and_sum(p, s, st.row.l, 0.0f);
+    if (me->lane == 0) bulk_wait_read(0);
+    free_q(me, round & 1);
+#pragma unroll
+    for (int i = 0; i < 32; i++) o[i] = 0.0f;
+  }
+  const int round = me->tile - 1;
+  bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
+  issue_output(me, o, p);
+  wgmma_wait(0);
+  touch_f32x32(o);
+  touch_u32x32(p);
+  free_v(me);
+  finish_fast(me, o, &st, x, round);
+  if (me->lane == 0) bulk_wait_read(0);
+  free_q(me, round & 1);
+  free_q(me, q_place(me));
+  next_place(me);
+}
 /* ---- exact: the running maximum, tile by tile until the stream ends ---- */
 
 DEV void run_exact(Consumer *me) {
@@ -745,7 +950,14 @@ DEV void consume(u32 smem, int warp, const TensorMap *map_o, const ForwardArgs *
   me.a = a;
   /* Turns: named barrier 1 + group, armed by the group before. Group 0 arms itself once. */
   if (me.group == 0) named_arrive(1, 256);
-  run_exact(&me);
+  run_fast(&me);
+  if (me.lane == 0) bar_arrive(fast_done(smem));
+  bar_wait(fast_done(smem), 0);
+  if (lds_flag(any_failed(smem))) {
+    if (me.lane == 0) bulk_wait(0); /* what was stored must not overtake what replaces it */
+    sync_warp();
+    run_exact(&me);
+  }
   if (me.lane == 0) bulk_wait(0);
 }
 
@@ -766,6 +978,9 @@ KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Ten
         bar_init(q_empty(smem, i, w), 4);
       }
     }
+    bar_init(fast_done(smem), 8);
+    for (int i = 0; i <= 64; i++) sts_flag(smem + 131280 + 4 * i, 0);
+    sts_f32(smem + 131540, 0.0f);
     fence_bar_init();
   }
   sync_threads();
