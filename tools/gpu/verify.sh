@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tools/gpu/verify.sh KILN OUT: proves the forward kernels right on the GPU at hand, and runs a part of
-# them under compute-sanitizer. KILN is the built program, OUT a folder that receives a log a step and
-# summary.txt. Ends with `N passed, N failed`; the exit code is 0 when nothing failed.
+# tools/gpu/verify.sh KILN OUT: proves the forward kernels right on the GPU at hand, and runs a part
+# of them under compute-sanitizer. KILN is the built program, OUT a folder that receives a log a step
+# and summary.txt. Ends with `N passed, N failed`; the exit code is 0 when nothing failed.
 set -u
 kiln=$1 out=$2
 mkdir -p "$out"
@@ -46,20 +46,23 @@ for arch in sm_90a sm_90; do
     # Every head dim shares the problems out; four head dims take every problem each.
     step "every-$arch-$dtype" "$kiln" verify $one --algorithm flash --head-dim "$every"
     for head_dim in 64 80 128 256; do
-      step "full-$arch-$dtype-$head_dim" "$kiln" verify $one --algorithm flash --head-dim $head_dim
+      step "full-$arch-$dtype-$head_dim" "$kiln" verify $one --algorithm flash \
+        --head-dim $head_dim
     done
-    step "pairs-$arch-$dtype" "$kiln" verify $one --algorithm flash --head-dim 192 --head-dim-v 128
+    step "pairs-$arch-$dtype" "$kiln" verify $one --algorithm flash --head-dim 192 \
+      --head-dim-v 128
     step "standard-$arch-$dtype" "$kiln" verify $one --algorithm standard --head-dim 64,128
   done
 done
 for tool in memcheck racecheck synccheck; do
-  for kernel in "sm_90a bf16 64" "sm_90a bf16 256" "sm_90a fp16 128" "sm_90 bf16 128" "sm_90 fp16 80"; do
+  for kernel in "sm_90a bf16 64" "sm_90a bf16 256" "sm_90a fp16 128" "sm_90 bf16 128" \
+    "sm_90 fp16 80"; do
     set -- $kernel
-    clean "$tool-$1-$2-$3" $tool "$kiln" verify --device cuda:0 --arch $1 --dtype $2 --head-dim $3 \
-      --mask causal --algorithm flash --quick
+    clean "$tool-$1-$2-$3" $tool "$kiln" verify --device cuda:0 --arch $1 --dtype $2 \
+      --head-dim $3 --mask causal --algorithm flash --quick
   done
-  clean "$tool-standard" $tool "$kiln" verify --device cuda:0 --arch sm_90 --dtype bf16 --head-dim 64 \
-    --mask causal --algorithm standard --quick
+  clean "$tool-standard" $tool "$kiln" verify --device cuda:0 --arch sm_90 --dtype bf16 \
+    --head-dim 64 --mask causal --algorithm standard --quick
 done
 echo "$passed passed, $failed failed" | tee -a "$out/summary.txt"
 [ $failed -eq 0 ]
