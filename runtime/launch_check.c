@@ -1,13 +1,13 @@
 /* What a launch refuses, on the host, with a status and a sentence that names the field, its value
- * and what is legal. Nothing here allocates. The sizes of the args are those of docs/numerics.md.
- * */
+ * and what is legal. Nothing here allocates. What sizes mean: docs/numerics.md. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "runtime/launch_internal.h"
 
-#define SPAN_LIMIT (INT64_MAX / 8) /* elements along one axis */
+#define SPAN_LIMIT   (INT64_MAX / 8)     /* elements along one axis */
+#define SEQLEN_LIMIT (INT32_MAX - 0xfff) /* kernels count rows, rounded up to tiles, in 32 bits */
 
 static kiln_status refuse(kiln__text *error, const char *field, int64_t value, const char *legal) {
   kiln__text_printf(error, "%s is %lld: %s", field, (long long)value, legal);
@@ -19,6 +19,9 @@ static kiln_status check_sizes(const kiln_attn_args *args, kiln__text *error) {
   if (args->batch < 0) return refuse(error, "batch", args->batch, legal);
   if (args->seqlen_q < 0) return refuse(error, "seqlen_q", args->seqlen_q, legal);
   if (args->seqlen_k < 0) return refuse(error, "seqlen_k", args->seqlen_k, legal);
+  legal = "it must be at most 2147479552, because kernels count rows in 32 bits";
+  if (args->seqlen_q > SEQLEN_LIMIT) return refuse(error, "seqlen_q", args->seqlen_q, legal);
+  if (args->seqlen_k > SEQLEN_LIMIT) return refuse(error, "seqlen_k", args->seqlen_k, legal);
   legal = "it must be at least 1";
   if (args->num_heads < 1) return refuse(error, "num_heads", args->num_heads, legal);
   if (args->num_heads_k < 1) return refuse(error, "num_heads_k", args->num_heads_k, legal);

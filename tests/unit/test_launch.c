@@ -61,6 +61,8 @@ static kiln_status bench_run(bench *b) {
 static void set_batch(bench *b) { b->args.batch = -1; }
 static void set_seqlen_q(bench *b) { b->args.seqlen_q = -5; }
 static void set_seqlen_k(bench *b) { b->args.seqlen_k = -2; }
+static void set_long_q(bench *b) { b->args.seqlen_q = 0x7ffff001; }
+static void set_long_k(bench *b) { b->args.seqlen_k = INT32_MAX, b->args.k_stride.row = 0; }
 static void set_no_heads(bench *b) { b->args.num_heads = 0; }
 static void set_no_heads_k(bench *b) { b->args.num_heads_k = 0; }
 static void set_ratio(bench *b) { b->args.num_heads = 10, b->args.num_heads_k = 4; }
@@ -91,6 +93,8 @@ static const struct {
     {set_batch, KILN_INVALID_ARGUMENT, {"batch is -1", "not be negative"}},
     {set_seqlen_q, KILN_INVALID_ARGUMENT, {"seqlen_q is -5"}},
     {set_seqlen_k, KILN_INVALID_ARGUMENT, {"seqlen_k is -2"}},
+    {set_long_q, KILN_INVALID_ARGUMENT, {"seqlen_q is 2147479553", "at most 2147479552"}},
+    {set_long_k, KILN_INVALID_ARGUMENT, {"seqlen_k is 2147483647", "at most 2147479552"}},
     {set_no_heads, KILN_INVALID_ARGUMENT, {"num_heads is 0", "at least 1"}},
     {set_no_heads_k, KILN_INVALID_ARGUMENT, {"num_heads_k is 0"}},
     {set_ratio, KILN_INVALID_ARGUMENT, {"num_heads is 10", "num_heads_k is 4", "whole multiple"}},
