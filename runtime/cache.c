@@ -67,13 +67,19 @@ static char *join(const char *parent, const char *name) {
   return NULL;
 }
 
+static int is_directory(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* A home that does not exist is not created. */
 static char *choose_dir(const char *option, const kiln__env *env, char **reason) {
   const char *wanted = option ? option : env->values[KILN__ENV_KILN_CACHE_DIR];
   const char *xdg = kiln__env_get(env, KILN__ENV_XDG_CACHE_HOME);
   const char *home = kiln__env_get(env, KILN__ENV_HOME);
   if (wanted) return wanted[0] ? join(wanted, "") : NULL;
   if (xdg && xdg[0] == '/') return join(xdg, "kiln");
-  if (home && home[0] == '/') return join(home, ".cache/kiln");
+  if (home && home[0] == '/' && is_directory(home)) return join(home, ".cache/kiln");
   *reason =
       strdup("neither KILN_CACHE_DIR nor XDG_CACHE_HOME nor HOME names a directory, so compiled "
              "kernels are not kept: set KILN_CACHE_DIR");
@@ -127,7 +133,7 @@ static int open_private_dir(int parent, const char *name) {
   return -1;
 }
 
-static int open_dir(kiln__cache *cache, const char *name, int create) {
+int kiln__cache_open_dir(kiln__cache *cache, const char *name, int create) {
   if (!cache->dir) {
     errno = ENOENT;
     return -1;
@@ -160,7 +166,7 @@ static void warn_dir(kiln__cache *cache, const char *verb) {
 }
 
 int kiln__cache_kernels_fd(kiln__cache *cache, int create) {
-  int fd = open_dir(cache, "kernels", create);
+  int fd = kiln__cache_open_dir(cache, "kernels", create);
   if (fd >= 0 || !cache->dir) return fd;
   if (create || errno != ENOENT) warn_dir(cache, create ? "written" : "read");
   return -1;
@@ -176,7 +182,7 @@ static int64_t now_ms(void) {
 
 /* Locks of open file descriptions, so that threads of one process exclude each other too. */
 int kiln__cache_lock(kiln__cache *cache, const char *id, int wait_ms) {
-  int dir = cache->dir ? open_dir(cache, "locks", 1) : -1;
+  int dir = cache->dir ? kiln__cache_open_dir(cache, "locks", 1) : -1;
   if (dir < 0) return -1;
   int fd = openat(dir, id, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
   close(dir);
