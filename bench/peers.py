@@ -3,7 +3,7 @@
     python3 bench/peers.py [--out FILE.json] [--rounds N] [--dtype bf16|fp16] [--ampere] SHAPES...
 
 SHAPES: grid (head_dim 64, 128, 256 x none, causal x seqlen 512 ... 16384, 16,384 tokens, hidden
-size 2,048), or HEAD_DIM:MASK:SEQLEN, for example 128:causal:4096. Every engine of a row runs in turn,
+size 2,048), or HEAD_DIM:MASK:SEQLEN, for example 128:causal:4096. Engines of a row run in turn,
 `rounds` times, by device events around calls with a flushed L2 cache; the median of the medians
 counts. Inputs are random and normal. FLOPs are 4 b h s^2 d, half of it when causal. Figures of
 different runs are not comparable: power and clocks move them by several per cent; ratios within

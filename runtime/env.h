@@ -18,6 +18,7 @@
   X(KILN_TEMPLATE_DIR, "directory with lua/ and templates/ in place of the embedded ones") \
   X(KILN_NVRTC, "the NVRTC library, or its directory")                                     \
   X(KILN_JOBS, "threads of the program that compile at the same time")                     \
+  X(KILN_LIBRARY, "libkiln for the Python binding")                                        \
   X(KILN_EMU_CC, "C compiler of the emulator; default cc")                                 \
   X(CUDA_HOME, "CUDA toolkit, searched for NVRTC")                                         \
   X(CUDA_PATH, "CUDA toolkit, searched for NVRTC after CUDA_HOME")                         \
