@@ -21,7 +21,6 @@ static const planned planned_words[] = {
     {"tune", "the tuner is not built yet; every kernel runs with its default tile"},
     {"records", "tuning records are not built yet"},
     {"pack", "kernel packs are not built yet"},
-    {"trace", "the timeline of a block is not built yet"},
     {"--window-left", "no kernel has a sliding window yet; leave it out"},
     {"--window-right", "no kernel has a sliding window yet; leave it out"},
     {"--softcap", "no kernel has a soft cap yet; leave it out"},

@@ -29,6 +29,7 @@ kiln_status kiln__device_parse(const char *text, int *device) {
 }
 
 static int choose(const kiln__args *args, kiln__device_choice choice) {
+  if (choice == KILN__DEVICE_TO_TRACE) return KILN_DEVICE_EMU;
   if (choice == KILN__DEVICE_TO_ASK && kiln__args_has(args, "--arch")) return KILN_DEVICE_NONE;
   if (kiln_device_count() > 0) return 0;
   return choice == KILN__DEVICE_TO_RUN ? KILN_DEVICE_EMU : KILN_DEVICE_NONE;

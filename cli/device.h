@@ -11,8 +11,9 @@
 
 /* What is opened where --device is not given. */
 typedef enum kiln__device_choice {
-  KILN__DEVICE_TO_RUN, /* the first GPU, else the emulator */
-  KILN__DEVICE_TO_ASK  /* the first GPU where its arch is needed, else none: nothing is launched */
+  KILN__DEVICE_TO_RUN,  /* the first GPU, else the emulator */
+  KILN__DEVICE_TO_ASK,  /* the first GPU where its arch is needed, else none: nothing is launched */
+  KILN__DEVICE_TO_TRACE /* the emulator */
 } kiln__device_choice;
 
 /* "emu", "none", "cuda" or "cuda:N"; the number is kiln_context_create's. Refusals are printed. */

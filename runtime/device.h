@@ -49,6 +49,12 @@ typedef struct kiln__entry_attributes {
   int32_t max_threads;
 } kiln__entry_attributes;
 
+/* The timeline of one block: see kiln_plan_trace. */
+typedef struct kiln__trace {
+  int64_t block;    /* of the grid */
+  kiln__text *json; /* one object is appended; after a failure, a part of one */
+} kiln__trace;
+
 typedef struct kiln__launch {
   void *entry;             /* from entry_get */
   uint32_t grid[2];        /* blocks along x and y; z is 1 */
@@ -57,6 +63,7 @@ typedef struct kiln__launch {
   const size_t
       *param_sizes; /* bytes of each: 128 for a tensor map, sizeof(kiln__forward_args) for args */
   int num_params;
+  const kiln__trace *trace; /* NULL but on the emulator: then the block's cluster alone runs */
 } kiln__launch;
 
 typedef struct kiln__device_ops {

@@ -194,9 +194,14 @@ static kiln_status encode_maps(const kiln__loaded *loaded, const kiln_attn_args 
   return KILN_OK;
 }
 
+/* Where the work goes: a stream, or the timeline of a block. */
+typedef struct destination {
+  struct CUstream_st *stream;
+  const kiln__trace *trace;
+} destination;
+
 static kiln_status launch_entry(const kiln__loaded *loaded, int index, launch_params *params,
-                                const uint32_t grid[2], struct CUstream_st *stream,
-                                kiln__text *error) {
+                                const uint32_t grid[2], const destination *to, kiln__text *error) {
   const kiln__entry *entry = &loaded->record->entries[index];
   void *addresses[KILN__MAX_PARAMS];
   size_t sizes[KILN__MAX_PARAMS];
@@ -210,8 +215,9 @@ static kiln_status launch_entry(const kiln__loaded *loaded, int index, launch_pa
                          .shape = entry->shape,
                          .params = addresses,
                          .param_sizes = sizes,
-                         .num_params = entry->num_params};
-  return loaded->ops->launch(loaded->device, &launch, stream, error);
+                         .num_params = entry->num_params,
+                         .trace = to->trace};
+  return loaded->ops->launch(loaded->device, &launch, to->stream, error);
 }
 
 /* The grids of all entries, before the first is launched. */
@@ -234,8 +240,8 @@ static kiln_status plan_grids(const kiln__loaded *loaded, const kiln_attn_args *
   return KILN_OK;
 }
 
-kiln_status kiln__launch_run(const kiln__loaded *loaded, const kiln_attn_args *args,
-                             struct CUstream_st *stream, kiln__text *error) {
+static kiln_status run(const kiln__loaded *loaded, const kiln_attn_args *args,
+                       const destination *to, kiln__text *error) {
   launch_params params;
   int64_t tiles[KILN__MAX_ENTRIES];
   uint32_t grids[KILN__MAX_ENTRIES][2];
@@ -245,12 +251,27 @@ kiln_status kiln__launch_run(const kiln__loaded *loaded, const kiln_attn_args *a
   if (status == KILN_OK) status = plan_grids(loaded, args, tiles, grids, error);
   if (status != KILN_OK || args->batch == 0 || args->seqlen_q == 0) return status;
   status = encode_maps(loaded, args, &params, error);
-  if (status == KILN_OK) status = clear_workspace(loaded, args, stream, error);
+  if (status == KILN_OK) status = clear_workspace(loaded, args, to->stream, error);
   kiln__launch_args(record, args, &params.args);
   for (int i = 0; i < record->num_entries && status == KILN_OK; i++) {
     if (tiles[i] == 0) continue;
     params.args.tiles = tiles[i];
-    status = launch_entry(loaded, i, &params, grids[i], stream, error);
+    status = launch_entry(loaded, i, &params, grids[i], to, error);
   }
   return status;
+}
+
+kiln_status kiln__launch_run(const kiln__loaded *loaded, const kiln_attn_args *args,
+                             struct CUstream_st *stream, kiln__text *error) {
+  const destination to = {stream, NULL};
+  return run(loaded, args, &to, error);
+}
+
+kiln_status kiln__launch_trace(const kiln__loaded *loaded, const kiln_attn_args *args,
+                               const kiln__trace *trace, kiln__text *error) {
+  const destination to = {NULL, trace};
+  if (loaded->record->num_entries == 1) return run(loaded, args, &to, error);
+  kiln__text_printf(error, "a trace shows one kernel and this algorithm has %d; choose flash",
+                    loaded->record->num_entries);
+  return KILN_UNSUPPORTED;
 }

@@ -44,5 +44,9 @@ kiln_status kiln__launch_workspace(const kiln__record *record, const kiln_attn_a
 /* Checks, then enqueues all entries on the stream. After a refusal nothing was launched. */
 kiln_status kiln__launch_run(const kiln__loaded *loaded, const kiln_attn_args *args,
                              struct CUstream_st *stream, kiln__text *error);
+/* The same with a timeline in place of a stream; on the emulator. UNSUPPORTED where a launch has
+ * several entries. */
+kiln_status kiln__launch_trace(const kiln__loaded *loaded, const kiln_attn_args *args,
+                               const kiln__trace *trace, kiln__text *error);
 
 #endif

@@ -194,3 +194,33 @@ kiln_status kiln_plan_time(kiln_plan *plan, const kiln_attn_args *args, int warm
   *time_us = total / count;
   return KILN_OK;
 }
+
+#define TRACE_LIMIT (256u << 20) /* bytes of text */
+
+kiln_status kiln_plan_trace(kiln_plan *plan, const kiln_attn_args *given, int64_t block,
+                            const char **json) {
+  char sentence[16384]; /* the emulator's reports have many lines */
+  kiln__text error, text;
+  kiln_attn_args args;
+  if (!plan || !json) return kiln__context_null(plan ? plan->ctx : NULL);
+  *json = NULL;
+  kiln_context *ctx = plan->ctx;
+  kiln_status status = kiln__context_enter(ctx);
+  if (status == KILN_OK) status = kiln__take_args(ctx, given, &args);
+  if (status != KILN_OK) return status;
+  if (ctx->device_id != KILN_DEVICE_EMU)
+    return kiln__context_fail(ctx, KILN_UNSUPPORTED,
+                              "a trace follows the emulator: create the context with "
+                              "KILN_DEVICE_EMU");
+  kiln__text_init_fixed(&error, sentence, sizeof sentence);
+  kiln__text_init(&text, TRACE_LIMIT);
+  const kiln__trace trace = {block, &text};
+  status = kiln__launch_trace(&plan->kernel->loaded, &args, &trace, &error);
+  if (status == KILN_OK && text.length && !text.truncated)
+    return kiln__give_json(ctx, kiln__text_take(&text), json);
+  const char *why = text.truncated ? "the timeline does not fit in memory: choose a smaller shape"
+                                   : "there is nothing to trace: batch, num_heads or seqlen_q is 0";
+  kiln__text_free(&text);
+  if (status != KILN_OK) return kiln__context_fail_text(ctx, status, &error);
+  return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT, "%s", why);
+}

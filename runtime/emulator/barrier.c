@@ -6,6 +6,7 @@
 #include "runtime/emulator/machine.h"
 
 #include "runtime/emulator/launch.h"
+#include "runtime/emulator/trace.h"
 
 #include <string.h>
 
@@ -19,9 +20,11 @@ static void complete(emu_block *block, emu_named *barrier, emu_thread *last) {
     emu_thread *thread = &block->threads[i];
     const int waits = thread->wait.kind == EMU_WAIT_NAMED && thread->wait.object == barrier;
     if (!waits && thread != last) continue;
+    if (machine->trace) kiln__trace_named_done(thread, (int)(barrier - block->named));
     kiln__clocks_acquire(thread, all);
     if (waits) kiln__scheduler_wake(thread);
   }
+  if (machine->trace) kiln__trace_named_clear(block, (int)(barrier - block->named));
   kiln__clocks_drop(machine, all);
   kiln__clocks_clear(machine, &barrier->sum);
   barrier->count = 0;
@@ -46,6 +49,7 @@ static emu_named *arrive(emu_thread *thread, int id, int threads, u8 how, const 
   barrier->expected = (u32)threads;
   barrier->count++;
   kiln__clocks_release(thread, &barrier->sum);
+  if (thread->machine->trace) kiln__trace_named_arrive(thread, id);
   return barrier;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "runtime/emulator/global.h"
+#include "runtime/emulator/trace.h"
 
 enum { COPY_BYTES = 16 };
 
@@ -41,6 +42,7 @@ void kiln__emu_cp_async_16(u32 to, const void *from, int bytes, const char *site
   thread->copies.last = group;
   thread->copies.last_site = site;
   kiln__shadow_copy(thread, to, group, site);
+  if (thread->machine->trace) kiln__trace_copy(thread, &copy);
   if (thread->machine->schedule == EMU_EAGER) {
     land(thread, &copy);
     return;
@@ -63,6 +65,7 @@ void kiln__emu_cp_async_wait(int pending, const char *site) {
       c->pending[kept++] = c->pending[i];
   }
   c->count = kept;
+  if (thread->machine->trace) kiln__trace_copies_waited(thread, group, site);
   if (group <= thread->knows.own[EMU_COPIES]) return;
   thread->knows.own[EMU_COPIES] = group;
   thread->knows.version++;

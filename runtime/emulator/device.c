@@ -233,6 +233,11 @@ static kiln_status check_launch(const kiln__launch *launch, kiln__text *error) {
                       entry->sizes[i], launch->param_sizes[i]);
     return KILN_MISMATCH;
   }
+  if (launch->trace && (launch->trace->block < 0 || (u64)launch->trace->block >= blocks)) {
+    kiln__text_printf(error, "there is no block %lld in a grid of %llu; the first is 0",
+                      (long long)launch->trace->block, blocks);
+    return KILN_INVALID_ARGUMENT;
+  }
   if (blocks > 0 && blocks % (u64)launch->shape.cluster == 0) return KILN_OK;
   kiln__text_printf(error, "a grid of %llu blocks; a multiple of the cluster, %d, is legal", blocks,
                     launch->shape.cluster);
@@ -248,7 +253,8 @@ static kiln_status run_grid(emu_device *d, const kiln__launch *launch, kiln__tex
                      .cluster = (u32)launch->shape.cluster,
                      .shared_bytes = (u32)launch->shape.shared_bytes,
                      .talks = ((const kiln_emu_entry *)launch->entry)->talks,
-                     .options = d->options};
+                     .options = d->options,
+                     .trace = launch->trace};
   emu_allocation *list = kiln__memory_copy(&d->memory, &grid.num_allocations);
   if (!list) return KILN_OUT_OF_MEMORY;
   grid.memory = list;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/emulator/launch.h"
+#include "runtime/emulator/trace.h"
 
 static void fault_bounds(const emu_allocation *a, const char *p, size_t bytes, const char *site) {
   if (!a || p >= a->map + a->map_bytes)
@@ -29,9 +30,10 @@ static void load(void *to, const void *from, size_t bytes, const char *site) {
 }
 
 static void store(void *to, const void *from, size_t bytes, const char *site) {
-  const emu_thread *thread = kiln__emu_enter(site);
+  emu_thread *thread = kiln__emu_enter(site);
   kiln__global_check(thread->machine, to, bytes, bytes, site);
   memcpy(to, from, bytes);
+  if (thread->machine->trace) kiln__trace_output(thread);
 }
 
 float kiln__emu_ldg_f32(const float *p, const char *site) {

@@ -26,7 +26,7 @@ typedef struct work {
 static int machine_create(emu_machine *machine, const emu_launch *launch) {
   memset(machine, 0, sizeof *machine);
   machine->launch = launch;
-  machine->schedule = launch->options.schedule;
+  machine->schedule = launch->trace ? EMU_TIMED : launch->options.schedule;
   machine->starve = launch->options.starve;
   machine->checking = launch->options.checking;
   machine->num_blocks = launch->cluster;
@@ -95,10 +95,11 @@ static void run_workers(work *w, int count) {
 }
 
 int kiln__launch_grid(const emu_launch *launch, char *message) {
-  const i64 clusters = launch->num_blocks / launch->cluster;
+  const i64 first = launch->trace ? launch->trace->block / launch->cluster : 0;
+  const i64 clusters = launch->trace ? 1 : launch->num_blocks / launch->cluster;
   work w = {.launch = launch, .failed = -1, .message = message};
-  atomic_init(&w.next, 0);
-  atomic_init(&w.limit, clusters);
+  atomic_init(&w.next, first);
+  atomic_init(&w.limit, first + clusters);
   pthread_mutex_init(&w.lock, NULL);
   i64 count = launch->talks ? 1 : launch->options.host_threads;
   if (count > clusters) count = clusters;

@@ -21,6 +21,7 @@ struct emu_launch {
   u32 threads, cluster, shared_bytes;
   int talks; /* blocks meet in global memory: one host thread */
   emu_options options;
+  const kiln__trace *trace;     /* NULL, or: the cluster of this block alone, under EMU_TIMED */
   const emu_allocation *memory; /* device memory while the launch runs */
   size_t num_allocations;
 };

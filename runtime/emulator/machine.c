@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "runtime/emulator/launch.h"
+#include "runtime/emulator/trace.h"
 
 #define PAGE 4096u
 
@@ -114,6 +115,7 @@ static void create_block(emu_machine *machine, u32 rank, i64 index) {
 void kiln__machine_begin(emu_machine *machine, i64 cluster) {
   machine->blocks = kiln__machine_take(machine, machine->num_blocks * sizeof *machine->blocks);
   if (machine->checking) kiln__clocks_create(machine);
+  if (machine->launch->trace) kiln__trace_begin(machine, machine->launch->trace);
   for (u32 rank = 0; rank < machine->num_blocks; rank++)
     create_block(machine, rank, cluster * machine->num_blocks + rank);
 }
@@ -128,6 +130,7 @@ void kiln__machine_end(emu_machine *machine) {
     machine->chunks = next;
   }
   machine->blocks = NULL;
+  machine->trace = NULL;
   machine->transfers = NULL;
   machine->num_transfers = machine->capacity_transfers = 0;
   machine->cluster_count = 0;
@@ -145,6 +148,7 @@ static void thread_main(void) {
   kiln__copy_exit(thread);
   kiln__tma_exit(thread);
   kiln__wgmma_exit(thread);
+  if (thread->machine->trace) kiln__trace_exit(thread);
   thread->state = EMU_DONE;
   thread->block->alive--;
   thread->block->warps[thread->warp].runnable &= ~(1u << thread->lane);

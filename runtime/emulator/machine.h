@@ -13,6 +13,8 @@
  *   clocks.c shadow.c proxy.c wgmma_order.c
  *                 happens-before
  *   report.c      faults and deadlocks
+ *   trace.c trace_async.c
+ *                 the model clock, and what happens by it
  *   crash.c       SIGSEGV becomes a report */
 #ifndef KILN_EMULATOR_MACHINE_H
 #define KILN_EMULATOR_MACHINE_H
@@ -39,9 +41,10 @@
 #define EMU_MESSAGE_BYTES  3072u
 
 typedef enum emu_schedule {
-  EMU_LATE,  /* asynchronous work lands when nothing else can run and somebody waits for it */
-  EMU_EAGER, /* it lands at issue */
-  EMU_RANDOM /* seeded, at any moment the ISA allows, in pieces */
+  EMU_LATE,   /* asynchronous work lands when nothing else can run and somebody waits for it */
+  EMU_EAGER,  /* it lands at issue */
+  EMU_RANDOM, /* seeded, at any moment the ISA allows, in pieces */
+  EMU_TIMED   /* by the model clock, the earliest first: for traces alone (trace.h) */
 } emu_schedule;
 
 /* ---- threads ---- */
@@ -215,10 +218,12 @@ typedef struct emu_transfer {
   u32 rows, next_row, first_row; /* loads land row by row, from any row on */
   emu_thread *owner;             /* stores */
   int group;
-  char *staged; /* stores: what was read from shared memory, then NULL no more */
+  char *staged;             /* stores: what was read from shared memory, then NULL no more */
+  double issued, read, due; /* by the model clock */
 } emu_transfer;
 
 typedef struct emu_launch emu_launch; /* launch.h */
+typedef struct emu_trace emu_trace;   /* trace.h */
 
 struct emu_machine {
   const emu_launch *launch;
@@ -236,9 +241,10 @@ struct emu_machine {
   u32 num_transfers, capacity_transfers;
   u32 cluster_count; /* threads at the cluster's barrier */
   emu_sum cluster_sum;
-  u32 last_warp; /* where the scheduler goes on looking */
-  int polled;    /* a thread has read a flag and gave way */
-  u32 polls;     /* how often, since a thread has blocked */
+  u32 last_warp;    /* where the scheduler goes on looking */
+  int polled;       /* a thread has read a flag and gave way */
+  u32 polls;        /* how often, since a thread has blocked */
+  emu_trace *trace; /* NULL but in a trace */
   struct emu_chunk *chunks;
   char *message; /* EMU_MESSAGE_BYTES; "" while there is no fault */
   i64 cluster;   /* number in the grid */
@@ -266,11 +272,12 @@ void kiln__scheduler_wake(emu_thread *thread);
 /* Gives way to other warps and to what they wait for: between reads of a flag. */
 void kiln__scheduler_poll(emu_thread *thread);
 
-/* Begins an instruction of the current thread: a chance for another to run under EMU_RANDOM. */
+/* Begins an instruction of the current thread: a chance for another to run under EMU_RANDOM, a
+ * step of the clock under EMU_TIMED. */
 static inline emu_thread *kiln__emu_enter(const char *site) {
   emu_thread *thread = kiln__emu_current.thread;
   thread->site = site;
-  if (thread->machine->schedule == EMU_RANDOM) kiln__scheduler_yield(thread);
+  if (thread->machine->schedule >= EMU_RANDOM) kiln__scheduler_yield(thread);
   return thread;
 }
 
@@ -305,10 +312,15 @@ int kiln__copy_land_any(emu_machine *machine); /* 1 when something landed */
 void kiln__copy_exit(emu_thread *thread);
 int kiln__tma_land_demanded(emu_machine *machine);
 int kiln__tma_land_any(emu_machine *machine);
+/* EMU_TIMED: when the next one lands, INFINITY where nothing is in flight; and lands it. */
+double kiln__tma_due(const emu_machine *machine);
+void kiln__tma_land_due(emu_machine *machine);
 void kiln__tma_exit(emu_thread *thread);
 void kiln__tma_finish(emu_machine *machine); /* all blocks have ended */
 int kiln__wgmma_land_demanded(emu_machine *machine);
 int kiln__wgmma_land_any(emu_machine *machine);
+double kiln__wgmma_due(const emu_machine *machine);
+void kiln__wgmma_land_due(emu_machine *machine);
 void kiln__wgmma_create(emu_block *block);
 void kiln__wgmma_exit(emu_thread *thread);
 

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/emulator/trace.h"
+
 /* ---- names: the text between "bar_init(" and the comma ---- */
 
 static void name_mbarrier(emu_block *block, emu_mbarrier *m, const char *site) {
@@ -109,6 +111,7 @@ static void complete_if_due(emu_block *block, emu_mbarrier *m) {
     kiln__clocks_drop(machine, m->done);
     m->done = kiln__clocks_publish(machine, &m->sum);
   }
+  if (machine->trace) kiln__trace_phase(block, m);
   if (m->waiting) wake_waiters(block, m);
 }
 
@@ -116,6 +119,7 @@ static void arrive(emu_thread *thread, emu_block *block, emu_mbarrier *m, const 
   if (m->pending <= 0)
     kiln__emu_fault("%s: mbarrier %s has no arrivals left in phase %u", site, m->name, m->phase);
   kiln__clocks_release(thread, &m->sum);
+  if (thread->machine->trace) kiln__trace_arrive(thread, block, m);
   m->pending--;
   complete_if_due(block, m);
 }
@@ -123,6 +127,7 @@ static void arrive(emu_thread *thread, emu_block *block, emu_mbarrier *m, const 
 void kiln__mbarrier_landed(emu_block *block, emu_mbarrier *m, u32 bytes, int last) {
   m->bytes -= (int)bytes;
   if (last) m->in_flight--;
+  if (block->machine->trace) kiln__trace_landed(block, m);
   complete_if_due(block, m);
 }
 
@@ -153,6 +158,7 @@ void kiln__emu_bar_wait(u32 bar, u32 parity, const char *site) {
   if (parity > 1) kiln__emu_fault("%s: parity %u; 0 and 1 are legal", site, parity);
   if ((m->phase & 1) != parity) {
     kiln__clocks_acquire(thread, m->done);
+    if (thread->machine->trace) kiln__trace_waited(thread, m, site);
     return;
   }
   m->waits[thread->index] = (u8)(1 + parity);
@@ -160,4 +166,5 @@ void kiln__emu_bar_wait(u32 bar, u32 parity, const char *site) {
   kiln__scheduler_block(thread, (emu_wait){EMU_WAIT_MBARRIER, m, (int)parity, 0, site});
   m->waits[thread->index] = 0;
   m->waiting--;
+  if (thread->machine->trace) kiln__trace_waited(thread, m, site);
 }

@@ -6,11 +6,15 @@
  * warps run only when no other warp can and nothing that somebody waits for can land.
  *
  * Late work lands when nothing can run, and only what somebody waits for: the latest moment that
- * the ISA allows. The scheduler runs on a fiber of its own, so that a fault anywhere is the same
- * step: resume the host's thread and forget all fibers. */
+ * the ISA allows. Timed, for traces: threads and landings in the order of the model clock. The
+ * scheduler runs on a fiber of its own, so that a fault anywhere is the same step: resume the
+ * host's thread and forget all fibers. */
 #include "runtime/emulator/machine.h"
 
+#include <math.h>
+
 #include "runtime/emulator/launch.h"
+#include "runtime/emulator/trace.h"
 
 #define POLLS         (1u << 24) /* reads of flags between two instructions that block */
 #define YIELD_ONE_IN  16u        /* instructions under EMU_RANDOM */
@@ -35,7 +39,10 @@ static void leave(emu_thread *thread) {
 }
 
 void kiln__scheduler_yield(emu_thread *thread) {
-  if (one_in(thread->machine, YIELD_ONE_IN)) leave(thread);
+  if (thread->machine->schedule == EMU_TIMED)
+    kiln__trace_issue(thread);
+  else if (one_in(thread->machine, YIELD_ONE_IN))
+    leave(thread);
 }
 
 void kiln__scheduler_poll(emu_thread *thread) {
@@ -49,7 +56,7 @@ void kiln__scheduler_poll(emu_thread *thread) {
 /* The scheduler would go on with the same warp: most switches are between lanes that meet. */
 static emu_thread *next_lane(const emu_thread *thread, const emu_warp *warp) {
   const emu_machine *machine = thread->machine;
-  if (!warp->runnable || machine->schedule == EMU_RANDOM || machine->starve) return NULL;
+  if (!warp->runnable || machine->schedule >= EMU_RANDOM || machine->starve) return NULL;
   return &warp->threads[__builtin_ctz(warp->runnable)];
 }
 
@@ -165,11 +172,44 @@ static void step(emu_machine *machine) {
   run(machine, thread);
 }
 
+/* ---- by the model clock ---- */
+
+static emu_thread *pick_earliest(emu_machine *machine) {
+  const u32 all = machine->num_blocks * machine->num_warps;
+  emu_thread *best = NULL;
+  for (u32 i = 0; i < all; i++) {
+    emu_warp *warp = warp_number(machine, i);
+    for (u32 lanes = warp->runnable; lanes; lanes &= lanes - 1) {
+      emu_thread *thread = &warp->threads[__builtin_ctz(lanes)];
+      if (!best || kiln__trace_thread(thread)->clock < kiln__trace_thread(best)->clock)
+        best = thread;
+    }
+  }
+  return best;
+}
+
+/* Work lands before a thread runs that is later. */
+static void step_timed(emu_machine *machine) {
+  emu_thread *thread = pick_earliest(machine);
+  const double tma = kiln__tma_due(machine), wgmma = kiln__wgmma_due(machine);
+  const double clock = thread ? kiln__trace_thread(thread)->clock : INFINITY;
+  if (thread && clock < fmin(tma, wgmma))
+    run(machine, thread);
+  else if (isinf(fmin(tma, wgmma)))
+    kiln__emu_deadlock(machine);
+  else if (tma <= wgmma)
+    kiln__tma_land_due(machine);
+  else
+    kiln__wgmma_land_due(machine);
+}
+
 static void scheduler_main(void) {
   emu_machine *machine = kiln__emu_current.machine;
   kiln__machine_begin(machine, machine->cluster);
-  while (alive(machine)) step(machine);
+  void (*const next)(emu_machine *) = machine->schedule == EMU_TIMED ? step_timed : step;
+  while (alive(machine)) next(machine);
   kiln__tma_finish(machine);
+  if (machine->trace) kiln__trace_end(machine);
   kiln__fiber_resume(machine->home);
 }
 

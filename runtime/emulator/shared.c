@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "runtime/emulator/trace.h"
 #include "runtime/emulator/warp.h"
 
 void kiln__shared_check(const emu_block *block, u32 at, u32 bytes, u32 align, const char *site) {
@@ -45,25 +46,40 @@ float kiln__emu_lds_f32(u32 at, const char *site) {
   return x;
 }
 
-void kiln__emu_lds_u32x4(u32 *r, u32 at, const char *site) { load(r, at, 16, site); }
 void kiln__emu_sts_i32(u32 at, int x, const char *site) { store(at, &x, sizeof x, site); }
 void kiln__emu_sts_f32(u32 at, float x, const char *site) { store(at, &x, sizeof x, site); }
-void kiln__emu_sts_u32(u32 at, u32 x, const char *site) { store(at, &x, sizeof x, site); }
 
-/* ---- flags that are raced on purpose: no shadow ---- */
+/* On the way of results. */
+static void trace_output(void) {
+  if (kiln__emu_current.machine->trace) kiln__trace_output(kiln__emu_current.thread);
+}
+
+void kiln__emu_lds_u32x4(u32 *r, u32 at, const char *site) {
+  load(r, at, 16, site);
+  trace_output();
+}
+
+void kiln__emu_sts_u32(u32 at, u32 x, const char *site) {
+  store(at, &x, sizeof x, site);
+  trace_output();
+}
+
+/* ---- flags that are raced on purpose ---- */
 
 int kiln__emu_lds_flag(u32 at, const char *site) {
   emu_thread *thread = kiln__emu_enter(site);
   int x;
   kiln__scheduler_poll(thread);
   kiln__shared_check(thread->block, at, sizeof x, sizeof x, site);
+  kiln__shadow_flag_read(thread, at, site);
   memcpy(&x, thread->block->shared + at, sizeof x);
   return x;
 }
 
 void kiln__emu_sts_flag(u32 at, int x, const char *site) {
-  const emu_thread *thread = kiln__emu_enter(site);
+  emu_thread *thread = kiln__emu_enter(site);
   kiln__shared_check(thread->block, at, sizeof x, sizeof x, site);
+  kiln__shadow_flag_write(thread, at, site);
   memcpy(thread->block->shared + at, &x, sizeof x);
 }
 

@@ -6,10 +6,12 @@
  * writes the tensor in a later one; what lies outside is dropped. */
 #include "runtime/emulator/machine.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/emulator/global.h"
+#include "runtime/emulator/trace.h"
 
 #define POISON      0xff
 #define DESTINATION 128u /* alignment of a box in shared memory */
@@ -137,7 +139,8 @@ static void land_store(emu_machine *machine, u32 i) {
 }
 
 static void land(emu_machine *machine, u32 i) {
-  const emu_transfer *t = &machine->transfers[i];
+  emu_transfer *t = &machine->transfers[i];
+  if (machine->trace) kiln__trace_transfer_lands(machine, t, t->rows * row_bytes(&t->map));
   if (t->store)
     land_store(machine, i);
   else if (machine->schedule != EMU_RANDOM)
@@ -153,8 +156,9 @@ static int demanded(const emu_transfer *t) {
   return wait->kind == EMU_WAIT_BULK && owed(t, t->owner, wait->target, wait->read);
 }
 
+/* The newest first: nothing orders bulk stores among themselves but a wait in between. */
 int kiln__tma_land_demanded(emu_machine *machine) {
-  for (u32 i = 0; i < machine->num_transfers; i++) {
+  for (u32 i = machine->num_transfers; i-- > 0;) {
     if (!demanded(&machine->transfers[i])) continue;
     land(machine, i);
     return 1;
@@ -168,14 +172,28 @@ int kiln__tma_land_any(emu_machine *machine) {
   return 1;
 }
 
+static u32 earliest(const emu_machine *machine) {
+  u32 best = 0;
+  for (u32 i = 1; i < machine->num_transfers; i++)
+    if (machine->transfers[i].due < machine->transfers[best].due) best = i;
+  return best;
+}
+
+double kiln__tma_due(const emu_machine *machine) {
+  return machine->num_transfers ? machine->transfers[earliest(machine)].due : INFINITY;
+}
+
+void kiln__tma_land_due(emu_machine *machine) { land(machine, earliest(machine)); }
+
 /* Blocks have ended: stores that have read shared memory still write their tensors. */
 void kiln__tma_finish(emu_machine *machine) {
   while (machine->num_transfers) {
-    const emu_transfer *t = &machine->transfers[0];
+    const u32 newest = machine->num_transfers - 1;
+    const emu_transfer *t = &machine->transfers[newest];
     if (!t->store)
       kiln__emu_fault("%s is in flight when its block has ended: nobody waited for mbarrier %s",
                       t->site, t->mbarrier->name);
-    land(machine, 0);
+    land(machine, newest);
   }
 }
 
@@ -219,6 +237,7 @@ static void load_to(emu_thread *thread, emu_block *block, const emu_transfer *mo
   t.mbarrier = m;
   if (machine->schedule == EMU_RANDOM) t.first_row = kiln__scheduler_random(machine) % t.rows;
   m->in_flight++;
+  if (machine->trace) kiln__trace_transfer(thread, &t, bytes);
   append(machine, &t);
   if (machine->schedule == EMU_EAGER) land_rows(machine, machine->num_transfers - 1, t.rows);
 }
@@ -266,6 +285,10 @@ void kiln__emu_tma_store(const TensorMap *map, u32 from, int col, int row, int h
   kiln__shadow_tma_store(thread, from, t.rows * row_bytes(map), t.group, site);
   thread->bulk.open++;
   thread->bulk.last = t.group;
+  if (machine->trace) {
+    kiln__trace_output(thread);
+    kiln__trace_transfer(thread, &t, t.rows * row_bytes(map));
+  }
   append(machine, &t);
   if (machine->schedule != EMU_EAGER) return;
   land_store(machine, machine->num_transfers - 1);
@@ -288,6 +311,7 @@ static void wait_bulk(int pending, int read, const char *site) {
   const int group = thread->bulk.committed - pending;
   if (owes_stores(thread->machine, thread, group, read))
     kiln__scheduler_block(thread, (emu_wait){EMU_WAIT_BULK, thread, group, read, site});
+  if (thread->machine->trace) kiln__trace_bulk_waited(thread, read, site);
   if (group <= thread->knows.own[EMU_BULK]) return;
   thread->knows.own[EMU_BULK] = group;
   thread->knows.version++;

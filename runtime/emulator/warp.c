@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "runtime/emulator/trace.h"
+
 static void wake_lanes(emu_warp *warp) {
   for (u32 i = 0; i < EMU_WARP; i++)
     if (warp->threads[i].wait.kind == EMU_WAIT_WARP) kiln__scheduler_wake(&warp->threads[i]);
@@ -19,6 +21,7 @@ emu_offer *kiln__warp_meet(emu_thread *thread, emu_offer offer, emu_action *acti
   if (++warp->arrived < EMU_WARP) {
     kiln__scheduler_block(thread, (emu_wait){EMU_WAIT_WARP, warp, 0, 0, site});
   } else {
+    if (thread->machine->trace) kiln__trace_meet(warp);
     action(warp);
     warp->arrived = 0;
     wake_lanes(warp);

@@ -9,10 +9,12 @@
  * order. */
 #include "runtime/emulator/wgmma.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "runtime/emulator/descriptor.h"
 #include "runtime/emulator/matmul.h"
+#include "runtime/emulator/trace.h"
 
 #define POISON 0x7f81deadu /* a signalling NaN */
 
@@ -162,7 +164,10 @@ static int can_land(emu_warpgroup *group) {
 }
 
 static void land(emu_block *block, emu_warpgroup *group) {
-  multiply(block, group, operation(group, group->landed));
+  const emu_operation *op = operation(group, group->landed);
+  if (block->machine->trace)
+    kiln__trace_wgmma_lands(block, (u32)(group - block->warpgroups), group->landed, op);
+  multiply(block, group, op);
   group->landed++;
   finish_groups(block, group);
 }
@@ -184,6 +189,42 @@ int kiln__wgmma_land_demanded(emu_machine *machine) { return land_one(machine, 0
 
 int kiln__wgmma_land_any(emu_machine *machine) {
   return land_one(machine, kiln__scheduler_random(machine), 0);
+}
+
+/* EMU_TIMED: the operation that the tensor cores begin next, the one issued first among those that
+ * wait for them. */
+static emu_warpgroup *earliest(const emu_machine *machine, emu_block **block, double *due) {
+  const u32 each = machine->num_threads / EMU_WARPGROUP;
+  emu_warpgroup *best = NULL;
+  double issued = INFINITY;
+  *due = INFINITY;
+  for (u32 i = 0; i < machine->num_blocks * each; i++) {
+    emu_block *b = &machine->blocks[i / each];
+    emu_warpgroup *group = &b->warpgroups[i % each];
+    if (!can_land(group)) continue;
+    double since;
+    const double clock = kiln__trace_wgmma_due(b, i % each, group->landed, &since);
+    if (clock > *due || (clock == *due && since >= issued)) continue;
+    best = group;
+    issued = since;
+    *block = b;
+    *due = clock;
+  }
+  return best;
+}
+
+double kiln__wgmma_due(const emu_machine *machine) {
+  emu_block *block;
+  double due;
+  earliest(machine, &block, &due);
+  return due;
+}
+
+void kiln__wgmma_land_due(emu_machine *machine) {
+  emu_block *block = NULL;
+  double due;
+  emu_warpgroup *group = earliest(machine, &block, &due);
+  if (group) land(block, group);
 }
 
 /* ---- instructions ---- */
@@ -215,6 +256,8 @@ static void append(emu_thread *thread, emu_warpgroup *group, const emu_shape *sh
   emu_wgmma_part *part = &thread->wgmma;
   const u32 t = thread->index % EMU_WARPGROUP;
   const long i = part->issued++;
+  if (thread->machine->trace)
+    kiln__trace_wgmma(thread, thread->index / EMU_WARPGROUP, i, i == group->issued);
   if (i >= group->landed + EMU_OPERATIONS)
     kiln__emu_fault("%s: more than %d wgmma in flight", site, EMU_OPERATIONS);
   emu_operation *op = operation(group, i);
@@ -315,6 +358,8 @@ void kiln__emu_wgmma_wait(int pending, const char *site) {
   }
   const long end = group->group_end[(target - 1) % EMU_GROUPS];
   check_registers(thread, group, end, site);
+  if (thread->machine->trace)
+    kiln__trace_wgmma_waited(thread, thread->index / EMU_WARPGROUP, target, site);
   part->waited = target;
   part->waited_end = end;
   take_results(thread, group, end, site);

@@ -9,10 +9,10 @@ cd "$(dirname "$0")/../.." || exit
 works --version
 holds "the version is one line" grep -qx 'kiln [0-9]*\.[0-9]*\.[0-9]*' "$work/stdout"
 works --help
-for verb in generate compile run verify explain cache doctor; do
+for verb in generate compile run verify explain trace cache doctor; do
   holds "--help names $verb" grep -q "^  $verb " "$work/stdout"
 done
-for verb in generate compile run verify explain cache doctor; do
+for verb in generate compile run verify explain trace cache doctor; do
   works $verb --help
   holds "help of $verb" grep -q "^usage: kiln $verb" "$work/stdout"
 done
@@ -25,7 +25,6 @@ refuses 2 "bench: the benchmark is not built yet" bench
 refuses 2 "tune: the tuner is not built yet; every kernel runs with its default tile" tune --x
 refuses 2 "records: tuning records are not built yet" records show
 refuses 2 "pack: kernel packs are not built yet" pack build
-refuses 2 "trace: the timeline of a block is not built yet" trace
 refuses 2 "--softcap: no kernel has a soft cap yet; leave it out" run --softcap 30
 refuses 2 "--window-left: no kernel has a sliding window yet; leave it out" run --window-left=4
 refuses 2 "--page-table: no kernel reads paged keys yet; copy the pages into one tensor" \

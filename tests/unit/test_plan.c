@@ -222,6 +222,7 @@ START_TEST(timing) {
   kiln_attn_args args = args_64();
   kiln_plan *plan;
   double time_us;
+  const char *json = "";
   ck_assert_int_eq(kiln_plan_create(ctx, &spec, NULL, &args, &plan), KILN_OK);
   ck_assert_int_eq(kiln_plan_time(plan, &args, 3, 10, &time_us), KILN_OK);
   ck_assert_int_eq(f.num_launches, 13);
@@ -230,6 +231,9 @@ START_TEST(timing) {
   args.batch = -1;
   ck_assert_int_eq(kiln_plan_time(plan, &args, 0, 1, &time_us), KILN_INVALID_ARGUMENT);
   ck_assert(time_us == 0);
+  /* A device has no timeline to give. */
+  ck_assert_int_eq(kiln_plan_trace(plan, &args, 0, &json), KILN_UNSUPPORTED);
+  ck_assert_ptr_null(json);
   kiln_plan_destroy(plan);
   fake_context_destroy(ctx);
 }
