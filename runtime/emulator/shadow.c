@@ -215,6 +215,19 @@ void kiln__shadow_write(emu_thread *thread, u32 at, u32 bytes, const char *site)
   kiln__proxy_wrote(thread);
 }
 
+/* Flags are raced on purpose: nothing is asked of their order, but a value they must have. */
+void kiln__shadow_flag_read(emu_thread *thread, u32 at, const char *site) {
+  if (!thread->machine->checking) return;
+  if (word_at(thread->machine, granule_at(thread->block, at), at)->writer == EMU_BY_NOBODY)
+    kiln__emu_fault("%s reads shared 0x%x that nothing has written", site, at);
+}
+
+void kiln__shadow_flag_write(emu_thread *thread, u32 at, const char *site) {
+  if (!thread->machine->checking) return;
+  emu_word *w = word_at(thread->machine, granule_at(thread->block, at), at);
+  if (w->writer == EMU_BY_NOBODY) set_write(w, EMU_BY_THREAD, own_mark(thread), site);
+}
+
 void kiln__shadow_copy(emu_thread *thread, u32 at, int group, const char *site) {
   if (!thread->machine->checking) return;
   const viewer v = of_thread(thread, 0, site);

@@ -53,6 +53,9 @@ void kiln__shadow_create(emu_block *block);
 /* Generic proxy, 4 or 16 bytes. */
 void kiln__shadow_read(emu_thread *thread, u32 at, u32 bytes, const char *site);
 void kiln__shadow_write(emu_thread *thread, u32 at, u32 bytes, const char *site);
+/* Flags, 4 bytes. */
+void kiln__shadow_flag_read(emu_thread *thread, u32 at, const char *site);
+void kiln__shadow_flag_write(emu_thread *thread, u32 at, const char *site);
 /* cp.async of 16 bytes, part of the thread's group `group`. */
 void kiln__shadow_copy(emu_thread *thread, u32 at, int group, const char *site);
 

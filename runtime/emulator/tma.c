@@ -213,9 +213,13 @@ static size_t extent(const TensorMap *map) {
   return bytes;
 }
 
-static void check(const emu_thread *thread, const TensorMap *map, u32 at, const char *site) {
+/* A column off 16 bytes is an illegal instruction on the hardware. */
+static void check(const emu_thread *thread, const TensorMap *map, u32 at, int col,
+                  const char *site) {
   if ((uintptr_t)map % 64) kiln__emu_fault("%s: the tensor map is not 64-byte aligned", site);
   if (map->magic != EMU_MAP_MAGIC) kiln__emu_fault("%s: this is no tensor map", site);
+  if (col % (int)(CHUNK / EMU_ELEMENT_BYTES))
+    kiln__emu_fault("%s: the box begins at column %d, which is no multiple of 16 bytes", site, col);
   kiln__global_check(thread->machine, map->address, extent(map), 16, site);
   const u32 period = map->swizzle ? 8 * map->swizzle : DESTINATION;
   kiln__shared_check(thread->block, at, row_bytes(map) * box_rows(map), period, site);
@@ -253,7 +257,7 @@ void kiln__emu_tma_load(u32 to, const TensorMap *map, u32 bar, int col, int row,
                         int batch, u64 policy, const char *site) {
   emu_thread *thread = kiln__emu_enter(site);
   (void)policy;
-  check(thread, map, to, site);
+  check(thread, map, to, col, site);
   const emu_transfer t = transfer(map, to, (const int[]){col, row, head, batch}, site);
   load_to(thread, thread->block, &t, bar);
 }
@@ -263,7 +267,7 @@ void kiln__emu_tma_load_multicast(u32 to, const TensorMap *map, u32 bar, int col
   emu_thread *thread = kiln__emu_enter(site);
   emu_machine *machine = thread->machine;
   (void)policy;
-  check(thread, map, to, site);
+  check(thread, map, to, col, site);
   if (!blocks || blocks >> machine->num_blocks)
     kiln__emu_fault("%s: mask 0x%x names blocks outside a cluster of %u", site, blocks,
                     machine->num_blocks);
@@ -276,7 +280,7 @@ void kiln__emu_tma_store(const TensorMap *map, u32 from, int col, int row, int h
                          const char *site) {
   emu_thread *thread = kiln__emu_enter(site);
   emu_machine *machine = thread->machine;
-  check(thread, map, from, site);
+  check(thread, map, from, col, site);
   emu_transfer t = transfer(map, from, (const int[]){col, row, head, batch}, site);
   t.store = 1;
   t.block = thread->block;
