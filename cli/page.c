@@ -209,8 +209,8 @@ static void write_ticks(const page *p) {
   double step = 1;
   for (int i = 0; step * p->scale < 80; i++) step *= i % 3 == 1 ? 2.5 : 2;
   fputs("<g class=\"ticks\">", p->to);
-  for (double c = 0; c <= p->t->clocks; c += step) {
-    double x = c * p->scale;
+  for (int i = 0; i * step <= p->t->clocks; i++) {
+    double c = i * step, x = c * p->scale;
     fprintf(p->to,
             "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>"
             "<text class=\"tick\" x=\"%.1f\" y=\"17\">%.0f</text>\n",

@@ -169,8 +169,9 @@ void kiln__trace_wgmma_waited(emu_thread *thread, u32 number, long target, const
   for (long g = thread->wgmma.waited + 1; g <= target; g++) {
     emu_trace_product *p = &queue->products[g % EMU_GROUPS];
     const int scores = kiln__trace_accumulator(p->site) == 's';
-    if (scores) t->debt += p->columns / 2 * TRACE_SCORE;
-    if (!scores) t->results = p->columns / 2;
+    const u32 values = p->columns / 2; /* of each lane */
+    if (scores) t->debt += values * TRACE_SCORE;
+    if (!scores) t->results = values;
     if (thread->index % EMU_WARPGROUP == 0) write_product(thread, number, p, t->clock);
   }
 }
