@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/gpu/verify.sh KILN OUT: proves the forward kernels right on the GPU at hand, and runs a part
+# tests/gpu/verify.sh KILN OUT: proves the forward kernels right on the GPU at hand, and runs a part
 # of them under compute-sanitizer. KILN is the built program, OUT a folder that gets a log a step
 # and summary.txt. Ends with `N passed, N failed`; the exit code is 0 when nothing failed.
 set -u
