@@ -81,6 +81,13 @@ static void set_huge_stride(bench *b) { b->args.q_stride.batch = INT64_C(1) << 4
 static void set_o_broadcast(bench *b) { b->args.o_stride.head = 0; }
 static void set_o_overlap(bench *b) { b->args.o_stride.head = 56; }
 static void set_o_rows_overlap(bench *b) { b->args.o_stride.row = 5 * 64; }
+static void set_many_tiles(bench *b) { /* 2^32, which fit no 32 bits of a persistent kernel */
+  kiln_attn_spec spec = b->record.spec;
+  b->args.batch = b->args.num_heads = b->args.num_heads_k = 65536;
+  b->args.seqlen_q = 1;
+  b->args.workspace_bytes = SIZE_MAX;
+  kiln_attn_args_pack(&b->args, &spec);
+}
 static void set_small_workspace(bench *b) { b->args.workspace_bytes = 1000; }
 static void set_no_workspace(bench *b) { b->args.workspace = NULL; }
 static void set_odd_workspace(bench *b) { b->args.workspace = MEMORY + 16; }
@@ -113,6 +120,7 @@ static const struct {
     {set_o_broadcast, KILN_INVALID_ARGUMENT, {"o's head stride is 0", "overlap"}},
     {set_o_overlap, KILN_INVALID_ARGUMENT, {"o's head stride is 56", "at least 64"}},
     {set_o_rows_overlap, KILN_INVALID_ARGUMENT, {"o's row stride is 320", "at least 384"}},
+    {set_many_tiles, KILN_INVALID_ARGUMENT, {"batch, num_heads and seqlen_q are too large"}},
     {set_small_workspace, KILN_WORKSPACE_TOO_SMALL, {"has 1000 bytes", "needs 1024"}},
     {set_no_workspace, KILN_WORKSPACE_TOO_SMALL, {"has 0 bytes"}},
     {set_odd_workspace, KILN_MISALIGNED, {"workspace"}},
