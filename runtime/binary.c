@@ -5,33 +5,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "runtime/compiler.h"
 #include "runtime/identity.h"
 #include "runtime/objects.h"
 
 #define LOCK_WAIT_MS 60000 /* longer than any compile; afterwards a kernel is compiled twice */
-
-void kiln__compiler_close(kiln_context *ctx) {
-  if (!ctx->compiler) return;
-  int emulator = ctx->device_id == KILN_DEVICE_EMU;
-  (emulator ? ctx->services.emulator_compiler : ctx->services.nvrtc)->close(ctx->compiler);
-}
-
-static const kiln__compiler_ops *compiler_ops(const kiln_context *ctx) {
-  return ctx->device_id == KILN_DEVICE_EMU ? ctx->services.emulator_compiler : ctx->services.nvrtc;
-}
-
-static kiln_status open_compiler(kiln_context *ctx, kiln__text *error) {
-  const kiln__compiler_ops *ops = compiler_ops(ctx);
-  kiln_status status = KILN_OK;
-  if (!ops) {
-    kiln__text_string(error, "this library holds no compiler: link libkiln in place of libkiln_rt");
-    return KILN_NO_COMPILER;
-  }
-  pthread_mutex_lock(&ctx->compiler_lock);
-  if (!ctx->compiler) status = ops->open(&ctx->env, error, &ctx->compiler);
-  pthread_mutex_unlock(&ctx->compiler_lock);
-  return status;
-}
 
 /* ---- what the compiler said, fresh or from the cache ---- */
 
@@ -89,9 +67,9 @@ static kiln_status compile(kiln_context *ctx, const kiln_source *source, kiln_bi
                            kiln__text *error) {
   kiln__compiled compiled;
   double start = now_ms();
-  kiln_status status =
-      compiler_ops(ctx)->compile(ctx->compiler, source->generated.text, source->generated.length,
-                                 source->spec.arch, &compiled, error);
+  kiln_status status = kiln__compiler_ops_of(ctx)->compile(ctx->compiler, source->generated.text,
+                                                           source->generated.length,
+                                                           source->spec.arch, &compiled, error);
   if (status != KILN_OK) return status;
   binary->compile_ms = now_ms() - start;
   binary->item.image = compiled.image;
@@ -103,10 +81,9 @@ static kiln_status compile(kiln_context *ctx, const kiln_source *source, kiln_bi
   return status;
 }
 
-static kiln_status load_or_compile(kiln_context *ctx, const kiln_source *source,
-                                   const json_t *identity, kiln_binary *binary, kiln__text *error) {
-  binary->from_cache = kiln__cache_load(&ctx->cache, binary->kernel_id, &binary->item);
-  if (binary->from_cache) return adopt_cached(binary, source, error);
+/* The kernel is not in the cache, as the opened compiler would name it. */
+static kiln_status compile_locked(kiln_context *ctx, const kiln_source *source,
+                                  const json_t *identity, kiln_binary *binary, kiln__text *error) {
   if (ctx->compile_off) {
     kiln__text_printf(
         error, "kernel %s is not in the cache and KILN_JIT is off: run once with KILN_JIT=on",
@@ -116,7 +93,8 @@ static kiln_status load_or_compile(kiln_context *ctx, const kiln_source *source,
   int lock = kiln__cache_lock(&ctx->cache, binary->kernel_id, LOCK_WAIT_MS);
   /* Another process may have compiled it while this one waited. */
   if (lock >= 0)
-    binary->from_cache = kiln__cache_load(&ctx->cache, binary->kernel_id, &binary->item);
+    binary->from_cache =
+        kiln__cache_load(&ctx->cache, binary->kernel_id, binary->wants_ptx, &binary->item);
   kiln_status status = binary->from_cache ? adopt_cached(binary, source, error)
                                           : compile(ctx, source, binary, error);
   if (status == KILN_OK && !binary->from_cache)
@@ -126,20 +104,15 @@ static kiln_status load_or_compile(kiln_context *ctx, const kiln_source *source,
 }
 
 /* The identity of what this compiler would make; sets the kernel id. */
-static kiln_status identify(kiln_context *ctx, const kiln_source *source, kiln_binary *binary,
-                            kiln__text *error, json_t **identity) {
-  kiln__compiler_identity compiler;
+static kiln_status identify(const kiln_source *source, const kiln__compiler_identity *compiler,
+                            kiln_binary *binary, kiln__text *error, json_t **identity) {
   kiln__record record;
   *identity = NULL;
-  kiln_status status = open_compiler(ctx, error);
-  if (status == KILN_OK)
-    status = compiler_ops(ctx)->identify(ctx->compiler, source->spec.arch, &compiler, error);
-  if (status == KILN_OK)
-    status = kiln__record_parse(source->generated.record, strlen(source->generated.record), error,
-                                &record);
+  kiln_status status = kiln__record_parse(source->generated.record,
+                                          strlen(source->generated.record), error, &record);
   if (status != KILN_OK) return status;
   *identity =
-      kiln__identity_make(source->generated.source_id, source->spec.arch, record.layout, &compiler);
+      kiln__identity_make(source->generated.source_id, source->spec.arch, record.layout, compiler);
   if (*identity && kiln__identity_digest(*identity, binary->kernel_id) == 0) return KILN_OK;
   json_decref(*identity);
   *identity = NULL;
@@ -147,15 +120,39 @@ static kiln_status identify(kiln_context *ctx, const kiln_source *source, kiln_b
   return KILN_OUT_OF_MEMORY;
 }
 
-static kiln_status make_binary(kiln_context *ctx, const kiln_source *source, kiln__text *error,
-                               kiln_binary **out) {
+/* Looks for the kernel that this compiler would make, and compiles it only where `opened` says that
+ * the identity comes from the compiler itself. */
+static kiln_status find(kiln_context *ctx, const kiln_source *source,
+                        const kiln__compiler_identity *compiler, int opened, kiln_binary *binary,
+                        kiln__text *error) {
   json_t *identity = NULL;
+  kiln_status status = identify(source, compiler, binary, error, &identity);
+  if (status == KILN_OK) {
+    binary->from_cache =
+        kiln__cache_load(&ctx->cache, binary->kernel_id, binary->wants_ptx, &binary->item);
+    if (binary->from_cache)
+      status = adopt_cached(binary, source, error);
+    else if (opened)
+      status = compile_locked(ctx, source, identity, binary, error);
+  }
+  json_decref(identity);
+  return status;
+}
+
+static kiln_status make(kiln_context *ctx, const kiln_source *source, int wants_ptx,
+                        kiln__text *error, kiln_binary **out) {
+  kiln__compiler_identity compiler;
+  kiln_status status = KILN_OK;
   kiln_binary *binary = calloc(1, sizeof *binary);
   if (!binary) return KILN_OUT_OF_MEMORY;
   binary->for_emulator = source->for_emulator;
-  kiln_status status = identify(ctx, source, binary, error, &identity);
-  if (status == KILN_OK) status = load_or_compile(ctx, source, identity, binary, error);
-  json_decref(identity);
+  binary->wants_ptx = wants_ptx;
+  if (kiln__compiler_recall(ctx, &compiler))
+    status = find(ctx, source, &compiler, 0, binary, error);
+  if (status == KILN_OK && !binary->from_cache) {
+    status = kiln__compiler_identify(ctx, source->spec.arch, &compiler, error);
+    if (status == KILN_OK) status = find(ctx, source, &compiler, 1, binary, error);
+  }
   if (status == KILN_OK)
     *out = binary;
   else
@@ -163,7 +160,8 @@ static kiln_status make_binary(kiln_context *ctx, const kiln_source *source, kil
   return status;
 }
 
-kiln_status kiln_binary_compile(kiln_context *ctx, const kiln_source *source, kiln_binary **out) {
+kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, int wants_ptx,
+                              kiln_binary **out) {
   kiln__text error;
   if (!out) return kiln__context_null(ctx);
   *out = NULL;
@@ -176,10 +174,14 @@ kiln_status kiln_binary_compile(kiln_context *ctx, const kiln_source *source, ki
         "the source was generated for another kind of device: generate it with this "
         "context");
   kiln__text_init(&error, 256 * 1024);
-  status = make_binary(ctx, source, &error, out);
+  status = make(ctx, source, wants_ptx, &error, out);
   if (status != KILN_OK) kiln__context_fail_text(ctx, status, &error);
   kiln__text_free(&error);
   return status;
+}
+
+kiln_status kiln_binary_compile(kiln_context *ctx, const kiln_source *source, kiln_binary **out) {
+  return kiln__binary_make(ctx, source, 1, out);
 }
 
 void kiln_binary_get_info(const kiln_binary *binary, kiln_binary_info *info) {

@@ -249,18 +249,18 @@ static void *read_checked(int dir, const json_t *meta, const char *name, size_t 
   return NULL;
 }
 
-static const char *read_item(int dir, const json_t *meta, kiln__cache_item *item) {
+static const char *read_item(int dir, const json_t *meta, int want_ptx, kiln__cache_item *item) {
   size_t record_size;
   item->image = read_checked(dir, meta, "image.bin", &item->image_size);
   if (!item->image) return "its image.bin is damaged or missing";
   item->record = read_checked(dir, meta, "record.json", &record_size);
   if (!item->record) return "its record.json is damaged or missing";
-  if (!json_object_get(json_object_get(meta, "files"), "kernel.ptx")) return NULL;
+  if (!want_ptx || !json_object_get(json_object_get(meta, "files"), "kernel.ptx")) return NULL;
   item->ptx = read_checked(dir, meta, "kernel.ptx", &item->ptx_length);
   return item->ptx ? NULL : "its kernel.ptx is damaged or missing";
 }
 
-const char *kiln__cache_check(int kernels_fd, const char *id, kiln__cache_item *item,
+const char *kiln__cache_check(int kernels_fd, const char *id, int want_ptx, kiln__cache_item *item,
                               json_t **meta_out) {
   kiln__cache_item local = {0};
   json_t *meta = NULL;
@@ -270,7 +270,7 @@ const char *kiln__cache_check(int kernels_fd, const char *id, kiln__cache_item *
   const char *why = fstat(dir, &status) == 0 && kiln__cache_is_private(&status)
                         ? read_meta(dir, id, &meta)
                         : "other users can write it";
-  if (!why) why = read_item(dir, meta, &local);
+  if (!why) why = read_item(dir, meta, want_ptx, &local);
   if (!why)
     futimens(dir, NULL); /* its time is when it was used last; a read-only cache keeps none */
   close(dir);
@@ -293,7 +293,7 @@ static void set_aside(kiln__cache *cache, int kernels, const char *id, const cha
 
 /* An entry that another process evicts while it is read looks damaged; so it is read again, and
  * only what stays bad is set aside. */
-int kiln__cache_load(kiln__cache *cache, const char *id, kiln__cache_item *item) {
+int kiln__cache_load(kiln__cache *cache, const char *id, int want_ptx, kiln__cache_item *item) {
   struct stat status;
   const char *why = NULL;
   int hit = 0;
@@ -306,7 +306,7 @@ int kiln__cache_load(kiln__cache *cache, const char *id, kiln__cache_item *item)
       if (errno != ENOENT) warn_dir(cache, "read");
       goto done;
     }
-    why = kiln__cache_check(kernels, id, item, NULL);
+    why = kiln__cache_check(kernels, id, want_ptx, item, NULL);
     hit = !why;
   }
   if (!hit) set_aside(cache, kernels, id, why);

@@ -5,7 +5,8 @@
  * the length and the digest of every file on every load and the identity inside against the ID;
  * what does not agree is renamed to .bad-… and is a miss. Any failure to read or write is a miss
  * with one warning per context, never an error. Nothing depends on the lock: it only spares a
- * second compile. Used by binary.c and cache_command.c. */
+ * second compile. Used by binary.c, compiler.c
+ * and cache_command.c. */
 #ifndef KILN_RUNTIME_CACHE_H
 #define KILN_RUNTIME_CACHE_H
 
@@ -42,8 +43,9 @@ int kiln__cache_open(kiln__cache *cache, const char *option, const kiln__env *en
 void kiln__cache_close(kiln__cache *cache);
 void kiln__cache_item_free(kiln__cache_item *item);
 
-/* 1 and the item, or 0: a miss. */
-int kiln__cache_load(kiln__cache *cache, const char *id, kiln__cache_item *item);
+/* 1 and the item, or 0: a miss. The PTX, more than half of the bytes, is read only where it is
+ * wanted: a launch needs none. */
+int kiln__cache_load(kiln__cache *cache, const char *id, int want_ptx, kiln__cache_item *item);
 void kiln__cache_store(kiln__cache *cache, const char *id, const json_t *identity,
                        const kiln__cache_item *item);
 
@@ -78,13 +80,22 @@ int kiln__cache_list(int kernels_fd, int64_t max_age, kiln__cache_kernel **list,
 void kiln__cache_warn(kiln__cache *cache, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* cache_note.c: small texts that only spare work; a note may be gone or wrong at any time. The text
+ * is malloc'd; NULL = none. */
+char *kiln__cache_read_note(kiln__cache *cache, const char *name);
+void kiln__cache_write_note(kiln__cache *cache, const char *name, const char *text);
+void kiln__cache_clear_notes(kiln__cache *cache);
+
 /* ---- shared by the cache's own files ---- */
+
+/* DIR/name; -1 and errno. */
+int kiln__cache_open_dir(kiln__cache *cache, const char *name, int create);
 
 int kiln__cache_kernels_fd(kiln__cache *cache, int create); /* DIR/kernels; -1 and errno */
 int kiln__cache_id_valid(const char *id);                   /* 64 hex digits */
 /* Reads and checks the whole entry; item may be NULL. NULL = fine and *meta is set (when meta is
  * not NULL), else what is wrong. */
-const char *kiln__cache_check(int kernels_fd, const char *id, kiln__cache_item *item,
+const char *kiln__cache_check(int kernels_fd, const char *id, int want_ptx, kiln__cache_item *item,
                               json_t **meta);
 /* Removes a directory of plain files, by name. */
 void kiln__cache_remove_dir(int kernels_fd, const char *name);

@@ -40,7 +40,7 @@ static json_t *command_ls(kiln_context *ctx, const listing *l) {
   json_int_t total = 0;
   for (size_t i = 0; i < l->count; i++) {
     json_t *meta = NULL;
-    const char *why = kiln__cache_check(l->kernels, l->list[i].id, NULL, &meta);
+    const char *why = kiln__cache_check(l->kernels, l->list[i].id, 1, NULL, &meta);
     json_t *row = json_pack("{s:s, s:I, s:I, s:s?}", "kernel_id", l->list[i].id, "bytes",
                             (json_int_t)l->list[i].bytes, "used",
                             (json_int_t)(l->list[i].used / 1000000000), "damage", why);
@@ -57,10 +57,10 @@ static json_t *command_verify(kiln_context *ctx, const listing *l) {
   json_t *bad = json_array();
   kiln__cache_item item;
   for (size_t i = 0; i < l->count; i++) {
-    const char *why = kiln__cache_check(l->kernels, l->list[i].id, NULL, NULL);
+    const char *why = kiln__cache_check(l->kernels, l->list[i].id, 1, NULL, NULL);
     if (!why) continue;
     json_array_append_new(bad, json_pack("{s:s, s:s}", "kernel_id", l->list[i].id, "damage", why));
-    if (kiln__cache_load(&ctx->cache, l->list[i].id, &item)) kiln__cache_item_free(&item);
+    if (kiln__cache_load(&ctx->cache, l->list[i].id, 1, &item)) kiln__cache_item_free(&item);
   }
   return json_pack("{s:I, s:o}", "checked", (json_int_t)l->count, "set_aside", bad);
 }
@@ -80,6 +80,7 @@ static json_t *command_gc(kiln_context *ctx, const listing *l) {
 
 static json_t *command_clear(kiln_context *ctx, const listing *l) {
   (void)l;
+  kiln__cache_clear_notes(&ctx->cache);
   return remove_down_to(ctx, -1, 0);
 }
 
@@ -130,7 +131,7 @@ static kiln_status find_kernel(kiln_context *ctx, const listing *l, const char *
         "%zu cached kernels have an id that begins with \"%s\": give more of it, or "
         "list them with `kiln cache ls`",
         matches, prefix);
-  const char *why = kiln__cache_check(l->kernels, id, NULL, meta);
+  const char *why = kiln__cache_check(l->kernels, id, 1, NULL, meta);
   if (!why) return KILN_OK;
   return kiln__context_fail(ctx, KILN_CORRUPT, "the cached kernel %s is damaged: %s", id, why);
 }

@@ -44,6 +44,7 @@ struct kiln_context {
 
   pthread_mutex_t compiler_lock; /* held while the compiler is opened */
   void *compiler;
+  struct kiln__compiler_note *compiler_note; /* what the cache remembers of it; compiler.c */
 
   pthread_key_t thread_key;
   pthread_mutex_t thread_lock; /* guards the list of slots */
@@ -74,7 +75,7 @@ kiln_status kiln__context_need_device(kiln_context *ctx);
 kiln_status kiln__context_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln_tile *tile);
 void kiln__generate_close(kiln_context *ctx);
 
-/* binary.c */
+/* compiler.c */
 void kiln__compiler_close(kiln_context *ctx);
 
 /* forward.c: destroys the plans that kiln_attn_forward keeps */

@@ -18,6 +18,7 @@ struct kiln_source {
 struct kiln_binary {
   char kernel_id[KILN__ID_SIZE];
   int for_emulator;
+  int wants_ptx; /* a binary from the cache without it has none */
   int from_cache;
   double compile_ms;
   kiln__cache_item item; /* image, PTX, completed record */
@@ -51,6 +52,9 @@ struct kiln_plan {
  * */
 kiln_status kiln__take_spec(kiln_context *ctx, const kiln_attn_spec *from_spec,
                             const kiln_tile *from_tile, kiln_attn_spec *spec, kiln_tile *tile);
+/* binary.c: as kiln_binary_compile; without the PTX it comes from the cache faster. */
+kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, int wants_ptx,
+                              kiln_binary **out);
 /* plan.c: as kiln_plan_create; refuses while `stream` is captured. */
 kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
                               const kiln_attn_args *shape, struct CUstream_st *stream,

@@ -82,7 +82,7 @@ static char *explain(const kiln_source *source, const kiln_tile *given) {
 static kiln_status build(kiln_context *ctx, const kiln_source *source, const kiln_tile *given,
                          kiln_plan *plan) {
   kiln_binary *binary = NULL;
-  kiln_status status = kiln_binary_compile(ctx, source, &binary);
+  kiln_status status = kiln__binary_make(ctx, source, 0, &binary);
   if (status == KILN_OK) status = kiln_kernel_load(ctx, binary, &plan->kernel);
   if (status == KILN_OK) {
     plan->spec = source->spec;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <jansson.h>
 
@@ -39,6 +40,7 @@ typedef struct nvrtc {
   int version_number; /* 100 * major + minor */
   char build[64];     /* "13.0.88" */
   char path[PATH_MAX];
+  char place[PATH_MAX]; /* the name by which it was opened */
   char origin[32];
   const char *options[8]; /* all but the arch */
   int num_options;
@@ -65,6 +67,7 @@ static void note_path(nvrtc *n, const kiln__nvrtc_place *place) {
   Dl_info info;
   const char *path = dladdr(*(void **)&n->version, &info) ? info.dli_fname : place->file;
   snprintf(n->path, sizeof n->path, "%s", path);
+  snprintf(n->place, sizeof n->place, "%s", place->file);
   snprintf(n->origin, sizeof n->origin, "%s", place->origin);
 }
 
@@ -211,16 +214,20 @@ static int probe(nvrtc *n, int num_options, const char *const *options) {
   return result;
 }
 
+/* The last one only where the version knows it. */
+static const char *const all_options[] = {"--std=c++17", "-lineinfo", "--ptxas-options=--verbose",
+                                          "--no-cache"};
+enum { NUM_OPTIONS = sizeof all_options / sizeof all_options[0] };
+
 static void choose_options(nvrtc *n) {
-  const char *const probe_options[] = {"--gpu-architecture=compute_80", "--no-cache"};
+  const char *const probe_options[] = {"--gpu-architecture=compute_80",
+                                       all_options[NUM_OPTIONS - 1]};
   snprintf(n->build, sizeof n->build, "%d.%d", n->version_number / 100, n->version_number % 100);
-  n->options[n->num_options++] = "--std=c++17";
-  n->options[n->num_options++] = "-lineinfo";
-  n->options[n->num_options++] = "--ptxas-options=--verbose";
-  if (probe(n, 2, probe_options) == 0)
-    n->options[n->num_options++] = "--no-cache";
-  else
-    probe(n, 1, probe_options);
+  memcpy(n->options, all_options, sizeof all_options);
+  n->num_options = NUM_OPTIONS;
+  if (probe(n, 2, probe_options) == 0) return;
+  n->num_options--;
+  probe(n, 1, probe_options);
 }
 
 static void nvrtc_close(void *compiler) {
@@ -244,6 +251,37 @@ static kiln_status nvrtc_open(const kiln__env *env, kiln__text *error, void **co
   choose_options(n);
   *compiler = n;
   return KILN_OK;
+}
+
+/* ---- without opening ---- */
+
+/* A file that is replaced differs in one of these, whatever its new owner did to its dates. */
+static int add_key(const char *file, kiln__text *key) {
+  struct stat status;
+  if (stat(file, &status) != 0) return 0;
+  for (int i = 0; i < NUM_OPTIONS; i++) kiln__text_printf(key, "%s ", all_options[i]);
+  kiln__text_printf(key, "%s %lld %lld.%09ld %lld.%09ld %llu %llu", file, (long long)status.st_size,
+                    (long long)status.st_mtim.tv_sec, status.st_mtim.tv_nsec,
+                    (long long)status.st_ctim.tv_sec, status.st_ctim.tv_nsec,
+                    (unsigned long long)status.st_ino, (unsigned long long)status.st_dev);
+  return 1;
+}
+
+/* The first place that is not empty: 1 with its key, or -1 for a library of the dynamic loader's own
+ * path, of which only the loader knows the file. */
+static int locate_place(void *user, const kiln__nvrtc_place *place) {
+  if (!place->file) return 0;
+  if (strcmp(place->origin, "loader") != 0) return add_key(place->file, user) ? 1 : -1;
+  void *library = dlopen(place->file, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+  if (!library) return 0;
+  dlclose(library);
+  return -1;
+}
+
+static int nvrtc_locate(const kiln__env *env, const void *compiler, kiln__text *key) {
+  const nvrtc *n = compiler;
+  if (!n) return kiln__nvrtc_search(env, locate_place, key) == 1;
+  return strcmp(n->origin, "loader") != 0 && add_key(n->place, key);
 }
 
 /* The first version that knows an arch. */
@@ -307,6 +345,7 @@ static void nvrtc_report(const kiln__env *env, kiln__text *json) {
 const kiln__compiler_ops kiln__nvrtc_ops = {
     .open = nvrtc_open,
     .close = nvrtc_close,
+    .locate = nvrtc_locate,
     .identify = nvrtc_identify,
     .compile = nvrtc_compile,
     .report = nvrtc_report,

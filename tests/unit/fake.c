@@ -221,8 +221,31 @@ static kiln_status compile(void *compiler, const char *text, size_t length, cons
   return KILN_OUT_OF_MEMORY;
 }
 
-static const kiln__compiler_ops compiler_ops = {
-    .close = nothing, .identify = identify, .compile = compile};
+/* The fake is the context's device too, and the context is around its environment. */
+static fake *fake_of(const kiln__env *env) {
+  return ((kiln_context *)((char *)env - offsetof(kiln_context, env)))->device;
+}
+
+static kiln_status open_compiler(const kiln__env *env, kiln__text *error, void **compiler) {
+  (void)error;
+  fake_of(env)->num_opens++;
+  *compiler = fake_of(env);
+  return KILN_OK;
+}
+
+static int locate(const kiln__env *env, const void *compiler, kiln__text *key) {
+  const fake *f = fake_of(env);
+  (void)compiler;
+  if (!f->compiler_key) return 0;
+  kiln__text_string(key, f->compiler_key);
+  return 1;
+}
+
+static const kiln__compiler_ops compiler_ops = {.open = open_compiler,
+                                                .close = nothing,
+                                                .locate = locate,
+                                                .identify = identify,
+                                                .compile = compile};
 
 /* ---- context ---- */
 

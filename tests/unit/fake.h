@@ -32,8 +32,9 @@ typedef struct fake {
   int num_renders, num_compiles, num_opens;
   kiln_status fail_compile;
   const char *compiler_version;
-  int more_options; /* the compiler is called with one option more */
-  int slow_compile; /* so that others come while one compiles */
+  const char *compiler_key; /* what locate says; NULL = only opening tells */
+  int more_options;         /* the compiler is called with one option more */
+  int slow_compile;         /* so that others come while one compiles */
 } fake;
 
 extern const kiln__device_ops fake_device_ops; /* the device is a fake */

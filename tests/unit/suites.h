@@ -23,6 +23,7 @@
   X(launch)                 \
   X(plan)                   \
   X(cache)                  \
+  X(compiler)               \
   X(driver)                 \
   X(gpu)                    \
   X(alloc)                  \

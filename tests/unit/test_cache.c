@@ -87,7 +87,7 @@ static void store(shelf *s) {
 /* Loads and compares; 1 = a hit. */
 static int load(shelf *s) {
   kiln__cache_item item;
-  if (!kiln__cache_load(&s->cache, s->id, &item)) return 0;
+  if (!kiln__cache_load(&s->cache, s->id, 1, &item)) return 0;
   ck_assert_uint_eq(item.image_size, sizeof image);
   ck_assert_mem_eq(item.image, image, sizeof image);
   ck_assert_str_eq(item.ptx, "// ptx");
