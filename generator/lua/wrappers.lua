@@ -180,7 +180,7 @@ return {
     emu = "float y = exp2f(x); return y < 1.17549435e-38f ? 0.f : y;" },
   { name = "lg2", ret = "float", params = "float x", isa = "lg2.approx.ftz.f32",
     cuda = 'float y;\n  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));\n  return y;',
-    emu = "return log2f(x);" },
+    emu = "return log2f(fabsf(x) < 1.17549435e-38f ? 0.f : x);" },
   { name = "pack_bf16", ret = "u32", params = "float lo, float hi", isa = "cvt.rn.bf16x2.f32",
     cuda = 'u32 r;\n  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));\n'
       .. "  return r;",

@@ -71,6 +71,12 @@ static int numbers_agree(const conformance_case *c, const case_check *k,
   return 1;
 }
 
+int kiln__answer_waits(const conformance_case *c, const answers *all) {
+  for (int i = 0; i < all->num_waiting; i++)
+    if (!strcmp(all->waiting[i], c->name)) return find(all, c) == NULL;
+  return 0;
+}
+
 int kiln__answer_agrees(const conformance_case *c, const answers *all, const unsigned char *answer,
                         const char *schedule) {
   const recorded *r = find(all, c);

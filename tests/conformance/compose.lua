@@ -9,7 +9,8 @@
 --   check KIND OFFSET BYTES RELATIVE ABSOLUTE
 --   end
 -- SPACE is in, out (an address: VALUE bytes further) or value. ID changes with anything that the
--- answer depends on, so that an old answer is not taken for a new one's.
+-- answer depends on, so that an old answer is not taken for a new one's. That of a whole kernel is
+-- the problem's: within its bound, every text and tile must give the same answer.
 local here = arg[0]:gsub("[^/]*$", "")
 local root = here .. "../../"
 package.path = here .. "?.lua;" .. root .. "tests/lua/?.lua;" .. root .. "generator/lua/?.lua"
@@ -79,8 +80,9 @@ local function manifest_lines(case)
   local body = table.concat(lines, "\n") .. "\n"
   local shape = table.concat({ case.arch, case.entry, case.threads, case.grid[1], case.grid[2],
                                case.cluster, case.shared, #case.input, case.output }, " ")
-  local id = digest(table.concat({ case.text or case.cuda, case.input, shape,
-                                   (body:gsub("check[^\n]*\n", "")) }, "\0"))
+  local question = case.problem and { case.problem, case.input }
+    or { case.text, case.input, shape, (body:gsub("check[^\n]*\n", "")) }
+  local id = digest(table.concat(question, "\0"))
   return ("case %s %s %s\n%s"):format(case.name, id, shape, body)
 end
 

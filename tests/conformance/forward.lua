@@ -63,6 +63,12 @@ end
 local field_of = { seqlen_q = "seqlen_q", seqlen_k = "seqlen_k", num_heads = "heads",
                    num_heads_k = "heads_k", batch = "batch" }
 
+local function problem_text(p)
+  local words = { p.dtype, p.head_dim, p.head_dim_v, p.mask, p.batch, p.seqlen_q, p.seqlen_k,
+                  p.heads, p.heads_k }
+  return table.concat(words, " ")
+end
+
 -- kernel: { spec, tile, arch, family }, resolved.
 local function case_of(p, kernel)
   local entry, maps = entry_of(kernel, p)
@@ -89,8 +95,8 @@ local function case_of(p, kernel)
     if name then list[#list + 1] = map_of(t[name], maps[name], p.dtype) end
   end
   local persistent = (entry.persistent or 0) > 0
-  return { name = p.name, arch = p.arch, entry = entry.name, threads = entry.threads,
-           cluster = entry.cluster or 1, shared = entry.shared_bytes,
+  return { name = p.name, problem = problem_text(p), arch = p.arch, entry = entry.name,
+           threads = entry.threads, cluster = entry.cluster or 1, shared = entry.shared_bytes,
            grid = { persistent and math.min(tiles, GRID) or tiles, 1 }, input = input,
            output = lse + lse_bytes, maps = list, shows = {},
            words = words_of(p, t, lse, tiles, kernel.tile.block_m),

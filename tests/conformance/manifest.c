@@ -118,6 +118,9 @@ int kiln__manifest_read(const char *folder, manifest *out) {
 /* ---- recorded answers ---- */
 
 static int read_recorded(const char *line, answers *a) {
+  if (!strncmp(line, "waiting ", 8))
+    return a->num_waiting < CASES &&
+           sscanf(line, "waiting %63s", a->waiting[a->num_waiting++]) == 1;
   if (a->count == CASES) return 0;
   recorded *r = &a->list[a->count++];
   return sscanf(line, "%63s %19s %19s %zu %zu %zu", r->name, r->id, r->digest, &r->bytes,

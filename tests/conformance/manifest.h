@@ -53,7 +53,8 @@ typedef struct recorded {
 
 typedef struct answers {
   recorded list[CASES];
-  int count;
+  char waiting[CASES][CASE_NAME]; /* cases that no GPU has answered yet */
+  int count, num_waiting;
   unsigned char *bin;
   size_t bin_bytes;
 } answers;
@@ -65,6 +66,9 @@ void kiln__answers_free(answers *a);
 
 /* The whole file `folder/name suffix`, malloc'd and with a 0 behind it; NULL after a sentence. */
 char *kiln__case_file(const char *folder, const char *name, const char *suffix, size_t *bytes);
+
+/* Whether a case is known to have no record yet. */
+int kiln__answer_waits(const conformance_case *c, const answers *all);
 
 /* Whether an answer is what was recorded; says the first difference on stdout. */
 int kiln__answer_agrees(const conformance_case *c, const answers *all, const unsigned char *answer,

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --dtype bf16 --head-dim 64 --causal --block-m 128 --block-n 112 --num-stages 1 --num-warps 4
-// source id ae2b3fc223853a2795f6159241d60369c63e83dbb0d2ebb6ec2892e5d1aafa65
+// source id 6536335edd717e84bdce80afe2ea092048e211d721d59f9029aa61758e193ef9
 // family ampere, for the emulator
 // spec arch=sm_80 pass=forward algorithm=flash dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
 // tile block_m=128 block_n=112 num_stages=1 num_warps=4
@@ -120,7 +120,7 @@ enum { emu_talks = 0 };
 #define shfl_xor_f32(x, lanes) kiln_emu->shfl_xor_f32(x, lanes, SITE("shfl_xor_f32(" #x ", " #lanes ")"))
 #define any_sync(x) kiln_emu->any_sync(x, SITE("any_sync(" #x ")"))
 DEV float ex2(float x) { float y = exp2f(x); return y < 1.17549435e-38f ? 0.f : y; }
-DEV float lg2(float x) { return log2f(x); }
+DEV float lg2(float x) { return log2f(fabsf(x) < 1.17549435e-38f ? 0.f : x); }
 DEV u32 pack_bf16(float lo, float hi) { return emu_bf16(lo) | emu_bf16(hi) << 16; }
 #define shared_base() kiln_emu->shared_base(SITE("shared_base()"))
 #define sts_u32(at, x) kiln_emu->sts_u32(at, x, SITE("sts_u32(" #at ", " #x ")"))

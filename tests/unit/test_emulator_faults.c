@@ -221,6 +221,10 @@ static const char hopper_kernel[] = EMULATED_ARGS
     "}\n";
 
 static const fault hopper_faults[] = {
+    {"tma_load(a, &map_a, full, 0, 0", "tma_load(a, &map_a, full, 4, 0",
+     "column 4, which is no multiple of 16 bytes", NULL, NULL},
+    {"tma_store(&map_o, o + t / 32 * 2048, 0,", "tma_store(&map_o, o + t / 32 * 2048, -1,",
+     "column -1, which is no multiple of 16 bytes", NULL, NULL},
     {"    bar_wait(full + 8 * slot, i / 2);\n", "", "shared 0x", NULL, NULL},
     {"    bar_wait(full + 8 * slot, i / 2);\n",
      "    if (lane == 0) bar_wait(full + 8 * slot, i / 2);\n", "shared 0x", NULL, NULL},

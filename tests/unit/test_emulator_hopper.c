@@ -27,7 +27,7 @@ enum { ROWS = 20, COLUMNS = 72, BOX_ROWS = 16, BOX_BYTES = 2048 };
 
 static const int swizzles[] = {0, 32, 64, 128};
 static const int corners[][2] = {{0, 0},   {24, 7}, {-8, -5},
-                                 {57, 19}, {72, 0}, {0, -16}}; /* col, row */
+                                 {56, 19}, {72, 0}, {0, -16}}; /* col, row */
 
 enum { NUM_CORNERS = sizeof corners / sizeof *corners };
 
