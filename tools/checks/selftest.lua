@@ -158,6 +158,7 @@ local libraries = {
   { "void gone(void); void kiln_g(void) { gone(); }", "", false },
   { "", "-Wl,--no-as-needed -lgcc_s", false },
   { "", "-Wl,-z,execstack", false },
+  { "", "-g", false }, -- holds the directory that it was compiled in
 }
 
 local function test_symbols()

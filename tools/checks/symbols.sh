@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# tools/checks/symbols.sh BUILD: the shared libraries need libc alone and export kiln_* alone.
+# tools/checks/symbols.sh BUILD: the shared libraries need libc alone, export kiln_* alone and
+# hold no path of this machine.
 # A library that carries Lua, jansson or libsodium must neither ask for them nor show them.
 set -u
 build=${1:-build}
+build_path=$(cd "$build" && pwd)
 passed=0 failed=0
 
 # judge WHAT FAULTS: the rule holds when no fault was found.
@@ -32,6 +34,8 @@ for library in "$build"/lib/libkiln.so "$build"/lib/libkiln_rt.so; do
     grep -vE '^kiln_[a-z0-9]')"
   judge "$library exports nothing" "$(grep -qE ' T kiln_' <<<"$defined" || echo none)"
   judge "$library has text relocations" "$(grep TEXTREL <<<"$needed")"
+  judge "$library holds a path of this machine" \
+    "$(grep -aoF -e "$build_path" -e "$PWD/" "$library" | sort -u)"
   judge "$library has an executable stack" "$(grep -E 'GNU_STACK.* RWE ' <<<"$program")"
 done
 echo "$passed passed, $failed failed"
