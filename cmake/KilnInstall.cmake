@@ -9,6 +9,10 @@ if(TARGET kiln_program)
 endif()
 install(DIRECTORY include/kiln DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
+# Relative to the file itself, so that `cmake --install build --prefix P` gives files that fit P.
+file(RELATIVE_PATH KILN_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+set(KILN_PC_PREFIX "\${pcfiledir}/${KILN_PC_PREFIX}")
+
 function(kiln_install_pkgconfig name archives)
   set(KILN_PC_NAME ${name})
   set(KILN_PC_ARCHIVES "${archives}")
