@@ -155,7 +155,8 @@ static double score_value(tensor_name t, double score, int col, const recipe *r)
   return t == Q ? 1024 : score / (1024 * r->scale);
 }
 
-/* Pairs of rows share their sign: where two neighbours' scores round to one, their mean is not 0. */
+/* Pairs of rows share their sign: where two neighbours' scores round to one, their mean is not
+ * 0. */
 static double large_v(int32_t row, int32_t col, const recipe *r) {
   return (row / 2 + col) % 2 ? -r->large : r->large;
 }

@@ -17,7 +17,7 @@ const kiln__problem kiln__problems[] = {
     {"size-1000", "a thousand queries and keys", SIZES(1, 1000, 1000, 1, 1)},
     {"size-17x300", "fewer queries than keys", SIZES(1, 17, 300, 4, 2), .flags = KILN__QUICK},
     {"size-300x65", "more queries than keys", SIZES(1, 300, 65, 2, 2), .flags = KILN__QUICK},
-    {"size-1x1000", "one query of a thousand keys", SIZES(3, 1, 1000, 2, 1)},
+    {"size-1x1000", "one query of a thousand keys", SIZES(3, 1, 1000, 8, 4)},
     {"size-129x1", "many queries of one key", SIZES(1, 129, 1, 2, 1), .flags = KILN__EXACT},
     {"batch-5", "five sequences", SIZES(5, 100, 90, 2, 2)},
     /* ---- heads ---- */

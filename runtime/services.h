@@ -65,8 +65,8 @@ typedef struct kiln__compiled {
   int num_entries;
 } kiln__compiled;
 
-/* A compiler is opened once per context, when a kernel has to be compiled; compile() may then run in
- * many threads at once. */
+/* A compiler is opened once per context, when a kernel has to be compiled; compile() may then run
+ * in many threads at once. */
 typedef struct kiln__compiler_ops {
   kiln_status (*open)(const kiln__env *env, kiln__text *error, void **compiler);
   void (*close)(void *compiler);

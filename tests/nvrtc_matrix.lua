@@ -104,7 +104,8 @@ local function parse(line)
     k[name] = math.tointeger(tonumber(line:match('"' .. name .. '":(%d+)[,}]')))
     assert(k[name], name .. " is not in " .. line)
   end
-  k.source_id, k.is_cached = line:match('"source_id":"(%x+)"'), line:find('"from_cache":true', 1, true)
+  k.source_id = line:match('"source_id":"(%x+)"')
+  k.is_cached = line:find('"from_cache":true', 1, true)
   return k
 end
 

@@ -267,8 +267,8 @@ static int add_key(const char *file, kiln__text *key) {
   return 1;
 }
 
-/* The first place that is not empty: 1 with its key, or -1 for a library of the dynamic loader's own
- * path, of which only the loader knows the file. */
+/* The first place that is not empty: 1 with its key, or -1 for a library on the dynamic loader's
+ * own path, of which only the loader knows the file. */
 static int locate_place(void *user, const kiln__nvrtc_place *place) {
   if (!place->file) return 0;
   if (strcmp(place->origin, "loader") != 0) return add_key(place->file, user) ? 1 : -1;

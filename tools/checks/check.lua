@@ -16,15 +16,28 @@ function check.rule(name)
   return rule
 end
 
--- Paths below the root, sorted, without what git or a build keeps there.
+-- The lines that a command prints in the root.
+local function listing(command)
+  local pipe = assert(io.popen(string.format("cd '%s' && %s", check.root, command)))
+  local lines = {}
+  for line in pipe:lines() do lines[#lines + 1] = line end
+  return lines, pipe:close()
+end
+
+-- Paths below the root, sorted, without what git or a build keeps there and without what git
+-- ignores; where there is no git, nothing is ignored.
 function check.files()
   local skip = "-name .git -o -name .deps -o -name 'build*' -o -name __pycache__"
   local find = string.format("find . \\( %s \\) -prune -o -type f -print", skip)
-  local command = string.format("cd '%s' && %s", check.root, find)
-  local pipe = assert(io.popen(command))
-  local paths = {}
-  for line in pipe:lines() do paths[#paths + 1] = line:sub(3) end
-  assert(pipe:close(), "the tree cannot be listed: " .. check.root)
+  local found, ok = listing(find)
+  assert(ok, "the tree cannot be listed: " .. check.root)
+  local ignored, paths = {}, {}
+  for _, line in ipairs(listing(find .. " | git check-ignore --stdin 2>/dev/null")) do
+    ignored[line] = true
+  end
+  for _, line in ipairs(found) do
+    if not ignored[line] then paths[#paths + 1] = line:sub(3) end
+  end
   table.sort(paths)
   return paths
 end
