@@ -6,7 +6,9 @@ local wrapper_set = {}
 function wrapper_set.identifiers(text)
   local found = {}
   text = text:gsub('"[^"\n]*"', " "):gsub("/%*.-%*/", " "):gsub("//[^\n]*", "")
-  for name in text:gmatch("%f[%w_][%a_][%w_]*") do found[name] = true end
+  for word in text:gmatch("[%w_]+") do
+    if not word:find("^%d") then found[word] = true end
+  end
   return found
 end
 
