@@ -1,0 +1,245 @@
+-- What the mutation suites run kernels on: small tiles of every shape of kernel text, and problems
+-- whose tensors are written as .npy files.
+--
+-- Ring faults need tiles of one or two key blocks and three tiles a block; mask faults need scores
+-- below 0, so that a row of zeros or NaN that gets past the mask is seen; rescaling needs scores
+-- that grow in the order in which blocks come, from the last key to the first.
+--
+-- Invariant: the data are a function of the problem and the kernel alone.
+-- Called by deletions.lua, planted.lua and alarms.lua.
+local bench = {}
+
+bench.program = (os.getenv("BUILD") or "build") .. "/bin/kiln"
+
+-- masks: of warps to starve, both sides of what the kernel's warps wait for.
+local function kernel(name, arch, dtype, mask, dims, tile, masks, algorithm)
+  return { name = name, arch = arch, dtype = dtype, mask = mask, head_dim = dims[1],
+           head_dim_v = dims[2], block_m = tile[1], block_n = tile[2], num_stages = tile[3],
+           num_warps = tile[4], masks = masks, algorithm = algorithm or "flash" }
+end
+
+local CONSUMERS = { 0xf0, 0xf00 } -- the first and the second consumer warpgroup of Hopper
+local WARPS = { 0x1, 0x2 }
+
+-- Hopper's number is that of places for queries: one where two do not fit.
+bench.kernels = {
+  kernel("ampere-1", "sm_80", "bf16", "none", { 40, 24 }, { 64, 32, 1, 2 }, WARPS),
+  kernel("ampere-1-causal", "sm_80", "fp16", "causal", { 16, 64 }, { 32, 16, 1, 2 }, WARPS),
+  kernel("ampere-2-causal", "sm_80", "bf16", "causal", { 24, 32 }, { 32, 16, 2, 2 }, WARPS),
+  kernel("ampere-3", "sm_80", "fp16", "none", { 16, 16 }, { 64, 16, 3, 2 }, WARPS),
+  kernel("hopper-2", "sm_90a", "bf16", "none", { 64, 128 }, { 128, 32, 2, 12 }, CONSUMERS),
+  kernel("hopper-2-causal", "sm_90a", "bf16", "causal", { 72, 40 }, { 128, 32, 3, 12 }, CONSUMERS),
+  kernel("hopper-2-fp16", "sm_90a", "fp16", "causal", { 64, 64 }, { 128, 32, 2, 12 }, CONSUMERS),
+  kernel("hopper-2-three", "sm_90a", "fp16", "none", { 40, 64 }, { 192, 32, 2, 16 }, CONSUMERS),
+  kernel("hopper-1", "sm_90a", "fp16", "none", { 256, 200 }, { 128, 64, 2, 12 }, CONSUMERS),
+  kernel("hopper-1-causal", "sm_90a", "bf16", "causal", { 128, 128 }, { 128, 176, 2, 12 },
+         CONSUMERS),
+  kernel("standard", "sm_80", "bf16", "none", { 24, 40 }, {}, WARPS, "standard"),
+  kernel("standard-causal", "sm_80", "fp16", "causal", { 32, 16 }, {}, WARPS, "standard"),
+}
+
+function bench.find(name)
+  for _, k in ipairs(bench.kernels) do if k.name == name then return k end end
+  error("there is no kernel " .. name)
+end
+
+function bench.flags(k)
+  local flags = { "--arch", k.arch, "--algorithm", k.algorithm, "--dtype", k.dtype,
+                  "--mask", k.mask }
+  for _, name in ipairs({ "block_m", "block_n", "num_stages", "num_warps" }) do
+    if k[name] then
+      flags[#flags + 1] = ("--%s %d"):format(name:gsub("_", "-"), k[name])
+    end
+  end
+  return table.concat(flags, " ")
+end
+
+-- ---- problems ----
+
+-- batch, seqlen_q, num_heads, num_heads_k, seqlen_k. The emulated device has four multiprocessors:
+-- twelve tiles are three a block, nine are three or two. Causal kernels get more keys than the
+-- diagonal needs, or so few that some rows see none. Where they are whole blocks, a tile of one row
+-- sees all of them.
+local function sizes(name, k)
+  local m, n = k.block_m or 32, k.block_n or 32
+  local rows = 2 * m + m * 3 // 4 + 5
+  local many = k.mask == "causal" and rows + 2 * n + 3 or 4 * n + n // 2 + 3
+  local whole = k.mask == "causal" and ((2 * m + n) // n + 2) * n or many
+  return ({
+    many = { 1, k.mask == "causal" and 2 * m + 1 or rows, 4, 2, whole },
+    one = { 2, rows, 2, 1, n // 2 + 1 },
+    two = { 1, 2 * m + 1, 3, 3, 2 * n },
+    grow = { 1, rows, 4, 1, many },
+    jump = { 1, rows, 4, 2, many },
+  })[name]
+end
+
+bench.problems = { "many", "one", "two", "grow", "jump" }
+
+-- Packed floats from which rows are cut: about normal, sums of four uniform numbers.
+local pool_rows = 40000
+local pool
+local function random_row(width, bias)
+  pool = pool or {}
+  if not pool[bias] then
+    local out = {}
+    for i = 1, pool_rows do
+      local sum = math.random() + math.random() + math.random() + math.random() - 2
+      out[i] = ("<f"):pack(sum * 1.7 + bias)
+    end
+    pool[bias] = table.concat(out)
+  end
+  local at = math.random(0, pool_rows - width)
+  return pool[bias]:sub(4 * at + 1, 4 * (at + width))
+end
+
+-- .npy of float32, (batch, rows, heads, dim); row(b, i, h) packs dim floats.
+local function save(path, batch, rows, heads, dim, row)
+  local head = ("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d, %d, %d), }"):format(
+    batch, rows, heads, dim)
+  head = head .. (" "):rep(-(#head + 11) % 64) .. "\n"
+  local out = { "\x93NUMPY\1\0", ("<I2"):pack(#head), head }
+  for b = 1, batch do
+    for i = 0, rows - 1 do
+      for h = 0, heads - 1 do out[#out + 1] = row(b, i, h) end
+    end
+  end
+  local file = assert(io.open(path, "wb"))
+  file:write(table.concat(out))
+  file:close()
+end
+
+local function first_column(value, row) return ("<f"):pack(value) .. row:sub(5) end
+
+-- Nats by which a key's score leads: 40 over the whole length towards the first key, or 150 at one
+-- key.
+local function lead(name, k, i, seqlen_k)
+  if name == "grow" then return 40 * (seqlen_k - i) / seqlen_k end
+  return i == seqlen_k // 4 and 150 or 0
+end
+
+-- Which rows meet the jump: always of one warpgroup alone. Some blocks have three such tiles, some
+-- none, and some one that is their last.
+local function jumps(k, i, h)
+  local m = k.block_m or 32
+  local is_second = i // 64 % 2 == 1
+  if h == 0 then return not is_second and (i < m or i >= 2 * m) end
+  if h == 2 then return not is_second and i < m end
+  return h == 3 and is_second and i < 2 * m
+end
+
+local function q_row(name, k, i, h)
+  local row = random_row(k.head_dim, 0.5)
+  if name == "grow" then return first_column(4, row) end
+  if name == "jump" then return first_column(jumps(k, i, h) and 4 or 0, row) end
+  return row
+end
+
+local function k_row(name, k, i, seqlen_k)
+  local row = random_row(k.head_dim, -0.5)
+  if name ~= "grow" and name ~= "jump" then return row end
+  return first_column(lead(name, k, i, seqlen_k) / 4 * math.sqrt(k.head_dim), row)
+end
+
+-- |v| reaches a large part of the dtype's range, so that sums overflow where p is not small.
+local function v_row(name, k)
+  local row = random_row(k.head_dim_v, 0)
+  if name ~= "jump" then return row end
+  local large, out = k.dtype == "fp16" and 1e4 or 1e34, {}
+  for i = 1, k.head_dim_v do out[i] = ("<f"):pack(("<f"):unpack(row, 4 * i - 3) * large) end
+  return table.concat(out)
+end
+
+-- Rows behind the last key hold NaN: nothing of them may be seen.
+local function nan_row(width) return ("<f"):pack(0 / 0):rep(width) end
+
+-- Writes the tensors of a problem below `folder`; returns the flags that name them.
+function bench.write(folder, name, k)
+  local batch, rows, heads, heads_k, keys = table.unpack(sizes(name, k))
+  local tail = 7
+  math.randomseed(#name * 1000 + keys)
+  local base = ("%s/%s-%s-"):format(folder, k.name, name)
+  save(base .. "q.npy", batch, rows, heads, k.head_dim,
+    function(_, i, h) return q_row(name, k, i, h) end)
+  save(base .. "k.npy", batch, keys + tail, heads_k, k.head_dim, function(_, i)
+    return i < keys and k_row(name, k, i, keys) or nan_row(k.head_dim)
+  end)
+  save(base .. "v.npy", batch, keys + tail, heads_k, k.head_dim_v, function(_, i)
+    return i < keys and v_row(name, k) or nan_row(k.head_dim_v)
+  end)
+  return ("--q %sq.npy --k %sk.npy --v %sv.npy --seqlen-k %d"):format(base, base, base, keys)
+end
+
+-- ---- running ----
+
+-- Whether every row of a problem sees a key and no score leads by more than the first pass holds:
+-- then nothing is left for Hopper's second pass. fp16 holds 14 nats, bf16 about 60.
+local function is_plain(name, k)
+  return name == "many" or (name == "grow" and k.dtype == "bf16")
+    or (k.mask == "none" and (name == "one" or name == "two"))
+end
+
+-- The runs of a kernel: { schedule, problem }. A deletion that can be seen is nearly always seen in
+-- the first five; a ring that is too short shows with one warpgroup starved.
+local function runs_of(k)
+  local runs = {}
+  for _, problem in ipairs(bench.problems) do runs[#runs + 1] = { "", problem } end
+  for i, mask in ipairs(k.masks) do
+    runs[#runs + 1] = { "--emu-starve " .. mask, i == 1 and "two" or "one" }
+    runs[#runs + 1] = { "--emu-starve " .. mask, "jump" }
+  end
+  runs[#runs + 1] = { "--emu-schedule random --emu-seed 1", "many" }
+  runs[#runs + 1] = { "--emu-schedule random --emu-seed 2", "two" }
+  return runs
+end
+
+-- A folder with a cache of its own.
+function bench.temporary()
+  local pipe = assert(io.popen("mktemp -d"))
+  local folder = pipe:read("l")
+  pipe:close()
+  assert(os.execute(("mkdir %s/cache %s/data"):format(folder, folder)))
+  return folder
+end
+
+-- Flags that name the tensors of each problem, written once below folder/data.
+local function tensors_of(folder, k)
+  local named = {}
+  for _, name in ipairs(bench.problems) do named[name] = bench.write(folder .. "/data", name, k) end
+  return named
+end
+
+-- Writes runs of a kernel, one a line, to folder/LABEL.runs: of runs_of, or lists of runs by label.
+-- Those that need no second pass are marked `once` and do without it, so that it cannot repair what
+-- the first one lost.
+function bench.write_runs(folder, k, lists)
+  local named = tensors_of(folder, k)
+  for label, runs in pairs(lists or { [k.name] = runs_of(k) }) do
+    local file = assert(io.open(("%s/%s.runs"):format(folder, label), "w"))
+    for _, run in ipairs(runs) do
+      file:write(("%s %s %s %s\n"):format(is_plain(run[2], k) and "once" or "whole",
+        bench.flags(k), named[run[2]], run[1]))
+    end
+    file:close()
+  end
+end
+
+-- Has try.sh answer every job, a line of its arguments, `processes` at a time. Returns a table from
+-- job to answer.
+function bench.try(folder, jobs, processes)
+  local list = assert(io.open(folder .. "/jobs", "w"))
+  list:write(table.concat(jobs, "\n"), "\n")
+  list:close()
+  local command = "KILN=%s KILN_CACHE_DIR=%s/cache KILN_JOBS=1 xargs -P %d -L 1 "
+                  .. "tests/mutation/try.sh %s <%s/jobs"
+  local answers = {}
+  local pipe = assert(io.popen(command:format(bench.program, folder, processes, folder, folder)))
+  for line in pipe:lines() do
+    local job, answer = line:match("^(.-)\t(.*)$")
+    answers[job] = answer
+  end
+  pipe:close()
+  return answers
+end
+
+return bench
