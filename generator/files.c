@@ -71,6 +71,11 @@ static int push_from_directory(lua_State *L, const char *template_dir, const cha
   return 1;
 }
 
+int kiln__file_is_directory(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 void kiln__file_push(lua_State *L, const char *template_dir, const char *name) {
   if (!is_plain_name(name)) luaL_error(L, "'%s' is not the name of a module or a template", name);
   if (template_dir && push_from_directory(L, template_dir, name)) return;

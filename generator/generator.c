@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "generator/fields.h"
+#include "generator/files.h"
 #include "generator/sandbox.h"
 
 struct kiln__generator {
@@ -155,6 +156,13 @@ static int load_api(lua_State *L) {
 kiln_status kiln__generator_create_with(const kiln__allocator *allocator, const char *template_dir,
                                         char *error, size_t error_size, kiln__generator **g) {
   *g = NULL;
+  if (template_dir && !kiln__file_is_directory(template_dir)) {
+    if (error_size)
+      snprintf(error, error_size,
+               "%s is no directory: correct template_dir, or KILN_TEMPLATE_DIR, or leave it out",
+               template_dir);
+    return KILN_TEMPLATE_FAILED;
+  }
   kiln__generator *made = allocator->resize(allocator->user, NULL, sizeof *made);
   if (!made) {
     if (error_size) snprintf(error, error_size, "%s", no_memory);

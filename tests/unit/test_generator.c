@@ -131,6 +131,15 @@ START_TEST(broken_template_directory_is_named) {
 }
 END_TEST
 
+START_TEST(missing_template_directory_is_named) {
+  kiln__generator *g = NULL;
+  ck_assert_int_eq(kiln__generator_create("/nonexistent", error, sizeof error, &g),
+                   KILN_TEMPLATE_FAILED);
+  ck_assert_ptr_nonnull(strstr(error, "/nonexistent is no directory"));
+  ck_assert_ptr_null(g);
+}
+END_TEST
+
 /* ---- refusals ---- */
 
 typedef struct refusal {
@@ -443,6 +452,7 @@ Suite *suite_generator(void) {
   tcase_add_test(faulty, pairs_comes_in_one_order);
   tcase_add_test(faulty, long_errors_are_cut_off);
   tcase_add_test(faulty, broken_template_directory_is_named);
+  tcase_add_test(faulty, missing_template_directory_is_named);
   suite_add_tcase(suite, faulty);
   TCase *fields = tcase_create("fields");
   tcase_add_loop_test(fields, fields_are_refused_with_a_sentence, 0,
