@@ -1,6 +1,7 @@
 /* The files that a sandbox may read: `lua/NAME.lua` and `templates/….tmpl.cu`, from the template
  * directory when there is one and it holds the file, else from those inside the library. A name is
- * made of plain parts, so that none leads out of the directory. Used by sandbox.c and generator.c. */
+ * made of plain parts, so that none leads out of the directory. Used by sandbox.c and
+ * generator.c. */
 #ifndef KILN_GENERATOR_FILES_H
 #define KILN_GENERATOR_FILES_H
 
