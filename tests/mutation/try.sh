@@ -1,7 +1,8 @@
 #!/bin/sh
 # try.sh FOLDER KERNEL MUTANT TEMPLATES: runs one mutant of a kernel, rendered from
 # FOLDER/TEMPLATES, through the runs of FOLDER/KERNEL.runs until one ends badly. Prints one line:
-# the job, a tab, and `survived N runs` or the run that noticed and what it said. Called by bench.lua.
+# the job, a tab, and `survived N runs` or the run that noticed and what it said. Called by
+# bench.lua.
 folder=$1 kernel=$2 mutant=$3 templates=$4
 export MUTANT="$mutant" KILN_TEMPLATE_DIR="$folder/$templates"
 repair=$(cat "$KILN_TEMPLATE_DIR/repair")

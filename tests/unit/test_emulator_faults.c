@@ -133,6 +133,8 @@ static const fault warp_faults[] = {
      NULL},
     {"sts_u32(s + 4 * lane, lane);", "sts_flag(s, 1); while (lds_flag(s)) {}",
      "the flag does not change", NULL, NULL},
+    {"sts_u32(s + 4 * lane, lane);", "lds_flag(s + 4 * lane);",
+     "lds_flag(s + 4 * lane) reads shared 0x400 that nothing has written", NULL, NULL},
     {"sts_u32(s + 4 * lane, lane)", "sts_u32(s + 2 * lane, lane)", "is not a multiple of 4", NULL,
      NULL},
 };
