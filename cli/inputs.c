@@ -180,6 +180,13 @@ static double outlier_value(int32_t col, recipe *r) {
   return random_normal(&r->random) * (col % every == 0 && col / every < 8 ? 50 : 1);
 }
 
+/* Weights 2^-21 of the largest carry the whole output: they must not be lost beside it. */
+static double peak_value(tensor_name t, int32_t row, int32_t col, recipe *r) {
+  bool peak = row == r->problem->seqlen_k - 5;
+  if (t == V) return peak ? 0 : 1000 + 100 * random_normal(&r->random);
+  return score_value(t, peak ? 14.7 : 0, col, r);
+}
+
 static double signed_value(tensor_name t, int32_t col, double size, recipe *r) {
   double number = random_normal(&r->random);
   if (t == V) return number;
@@ -201,6 +208,7 @@ static double value_at(tensor_name t, int32_t row, int32_t col, recipe *r) {
   case KILN__SCORES_1E5: return signed_value(t, col, 1e5, r);
   case KILN__SCORES_1E11: return signed_value(t, col, 1e11, r);
   case KILN__V_LARGE: return t == V ? random_normal(&r->random) * r->large : normal_value(t, r);
+  case KILN__ONE_PEAK: return peak_value(t, row, col, r);
   case KILN__V_NEAR_MAXIMUM:
     if (t != V) return normal_value(t, r);
     return r->spec->dtype == KILN_DTYPE_FP16 ? 57000 : 3e38;

@@ -106,6 +106,8 @@ const kiln__problem kiln__problems[] = {
     {"F12e", "two keys of score 1e11", SIZES(1, 33, 2, 2, 1), .data = KILN__SCORES_1E11,
      .dtype = KILN__BF16_ONLY},
     {"F12f", "v is huge, scores are not", SIZES(1, 65, 300, 2, 1), .data = KILN__V_LARGE},
+    {"F12h", "one key 14.7 nats above 299 others, its v = 0", SIZES(1, 65, 300, 2, 1),
+     .data = KILN__ONE_PEAK, .dtype = KILN__FP16_ONLY, .flags = KILN__QUICK},
     {"F12g", "v near the largest value", SIZES(1, 65, 300, 2, 1), .data = KILN__V_NEAR_MAXIMUM},
     {"scale-0", "softmax_scale 0: the mean of v", SIZES(1, 65, 129, 2, 1), .softmax_scale = 0.0f,
      .flags = KILN__SCALE_GIVEN},

@@ -41,6 +41,7 @@ typedef enum kiln__data {
   KILN__SCORES_1E5, /* of both signs */
   KILN__SCORES_1E11,
   KILN__V_LARGE,        /* normal scores, v normal times the dtype's large value  */
+  KILN__ONE_PEAK,       /* the last key but four outweighs the rest; its v is 0       */
   KILN__V_NEAR_MAXIMUM, /* v constant, 0.88 of the largest finite value           */
   KILN__NAN_QUERY       /* normal, and query row 1 holds a NaN                    */
 } kiln__data;

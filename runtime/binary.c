@@ -196,7 +196,7 @@ void kiln_binary_get_info(const kiln_binary *binary, kiln_binary_info *info) {
       .from_cache = binary->from_cache,
       .notes = binary->notes,
   };
-  *info = whole;
+  kiln__info_copy(info, &whole, sizeof whole);
 }
 
 const void *kiln_binary_image(const kiln_binary *binary, size_t *size) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/cuda.h"
+#include "runtime/objects.h"
 
 #define LARGEST_STRUCT 4096 /* bytes: a size beyond it was never set by an initialiser */
 
@@ -156,12 +157,19 @@ kiln_status kiln__context_need_device(kiln_context *ctx) {
       "the context has no device: create it with a CUDA ordinal or KILN_DEVICE_EMU");
 }
 
+void kiln__info_copy(void *info, const void *whole, size_t size) {
+  size_t *room = info;
+  if (!room || *room <= sizeof *room) return;
+  size_t count = *room < size ? *room : size;
+  memcpy(room + 1, (const char *)whole + sizeof *room, count - sizeof *room);
+}
+
 kiln_status kiln_context_device(kiln_context *ctx, kiln_device_info *info) {
   kiln_status status = kiln__context_need_device(ctx);
   if (status != KILN_OK) return status;
-  if (!info || info->size != sizeof *info)
+  if (!info || info->size < sizeof info->size)
     return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
                               "info.size must be sizeof(kiln_device_info)");
-  *info = ctx->info;
+  kiln__info_copy(info, &ctx->info, sizeof ctx->info);
   return KILN_OK;
 }

@@ -144,7 +144,7 @@ void kiln_plan_get_info(const kiln_plan *plan, kiln_plan_info *info) {
       .workspace_bytes = plan->workspace_bytes,
       .from_cache = plan->from_cache,
   };
-  *info = whole;
+  kiln__info_copy(info, &whole, sizeof whole);
 }
 
 kiln_status kiln_plan_workspace(const kiln_plan *plan, const kiln_attn_args *args, size_t *bytes) {

@@ -140,7 +140,7 @@ function ampere.values(spec, tile)
     store = layout.copy(tile.block_m, x.v_rows.chunks, x.threads),
     causal = spec.mask == "causal", dtype = spec.dtype, wide_exponent = dtype.wide_exponent,
     mma = "mma_m16n8k16_" .. spec.dtype, pack = dtype.pack,
-    shift = dtype.wide_exponent and "(float)a.shift" or "0.0f",
+    shift = dtype.wide_exponent and "(float)a.shift" or "-15.0f",
   }
 end
 

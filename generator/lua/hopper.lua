@@ -143,7 +143,7 @@ function hopper.values(spec, tile, arch)
     dv16 = layout.round_up(spec.head_dim_v, 16),
     dim = spec.head_dim, dv = spec.head_dim_v,
     at = map.at, q_slot = map.q_slot, q_slots = map.q_slots, o_staged = map.q_slots == 2,
-    flags = FLAGS, headroom = dtype.wide_exponent and 0 or 4,
+    flags = FLAGS, lead = dtype.wide_exponent and 0 or 8,
     first_columns = dtype.wide_exponent and 16 or tile.block_n,
     -- Narrow heads are the slower for it.
     late_zero = spec.head_dim_v > 64,
@@ -155,7 +155,7 @@ function hopper.values(spec, tile, arch)
     causal = spec.mask == "causal", dtype = spec.dtype, wide_exponent = dtype.wide_exponent,
     mma_qk = ("wgmma_ss_n%d_%s"):format(tile.block_n, spec.dtype),
     mma_pv = ("wgmma_rs_n%d_%s_t"):format(layout.round_up(spec.head_dim_v, 16), spec.dtype),
-    pack = dtype.pack, shift = dtype.wide_exponent and "(float)me->a->shift" or "0.0f",
+    pack = dtype.pack, shift = dtype.wide_exponent and "(float)me->a->shift" or "-15.0f",
   }
 end
 

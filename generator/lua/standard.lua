@@ -64,7 +64,9 @@ function standard.values(spec)
       { name = "p", rows = block_m, layout = x.p_rows },
       { name = "v", rows = block_n, layout = x.v_rows },
     },
-    causal = spec.mask == "causal", dtype = spec.dtype,
+    causal = spec.mask == "causal", dtype = spec.dtype, wide_exponent = dtype.wide_exponent,
+    scale = dtype.wide_exponent and "1.0f" or "32768.0f",
+    unscale = dtype.wide_exponent and "" or " / 32768.0f",
     mma = "mma_m16n8k16_" .. spec.dtype, pack = dtype.pack,
   }
 end

@@ -7,8 +7,8 @@
  * shift = ceil(log2(seqlen_k)) keeps sum(p) <= 1: sums of p v cannot overflow, whatever finite v
  * holds. bf16 has the exponent range of fp32, so small p lose nothing.
 //@ else
- * fp16 has five exponent bits, so p keeps its full range up to 1; |v| <= 65504 leaves the fp32 sums
- * of p v far from overflow.
+ * fp16 has five exponent bits: shift = -15 puts the maximum at 2^15, so that p down to 2^-39 of it
+ * count; |v| <= 65504 leaves the fp32 sums of p v far from overflow.
 //@ end
  */
 typedef struct {

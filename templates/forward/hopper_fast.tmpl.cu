@@ -5,9 +5,9 @@
  * then on, however large later scores are: bf16 and fp32 share the exponent range, p may exceed 1
  * by far, and the common factor leaves with 1 / l.
 //@ else
-/* A row's reference m is the maximum of its first block, and p = 2^((s - m) c - ${headroom}) from
- * then on. fp16 ends at 2^16: scores may rise by ${16 + headroom} powers of two. Below, p is exact
- * to 2^-${24 - headroom} of the reference's, and the common factor leaves with 1 / l.
+/* A row's reference m is the maximum of its first block, and p = 2^((s - m) c + ${lead}) from then
+ * on. fp16 ends at 2^16 and at 2^-24: scores may rise by ${16 - lead} powers of two, and what lies less
+ * than ${24 + lead} below the reference counts. The common factor leaves with 1 / l.
 //@ end
  * So steady blocks need no maximum, no rescaling and no wait before the exponentials.
  *
@@ -17,7 +17,7 @@
  * first block of which every row has seen a key. */
 typedef struct {
   RowState row;
-  float bias[2]; /* -m c - ${headroom} */
+  float bias[2]; /* -m c + ${lead} */
 } FastState;
 
 /* p <- s as pack_probabilities does, sums to l. They start from a zero that is read from shared
@@ -41,7 +41,7 @@ DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor,
   mask_block(me, s, n, row);
   raise_maximum(s, ${block_n}, &st->row, factor, ref, me->c);
 #pragma unroll
-  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c - ${headroom}.0f;
+  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c + ${lead}.0f;
   exponentials(s, st->bias, me->c);
 }
 
@@ -54,7 +54,7 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   } else {
     raise_maximum(s, ${first_columns}, &st->row, factor, ref, me->c);
 #pragma unroll
-    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c - ${headroom}.0f;
+    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c + ${lead}.0f;
     exponentials(s, st->bias, me->c);
   }
 }

@@ -103,7 +103,12 @@ KERNEL void kiln_scores(PARAM ForwardArgs a) {
   }
 }
 
+//@ if not wide_exponent then
+/* probabilities = softmax of a row of scores, times 2^15, so that fp16 holds small ones; one block a
+ * row. */
+//@ else
 /* probabilities = softmax of a row of scores; one block a row. */
+//@ end
 KERNEL void kiln_softmax(PARAM ForwardArgs a) {
   const i64 row = block_index();
   if (row >= a.tiles) return;
@@ -117,7 +122,12 @@ KERNEL void kiln_softmax(PARAM ForwardArgs a) {
   for (int i = thread_index(); i < a.seqlen_k; i += 128)
     l += ex2((ldg_f32(s + i) - ref) * a.scale_log2);
   l = block_reduce(l, smem, 1);
-  const float inverse = l == 0.0f ? 0.0f : 1.0f / l;
+//@ if causal then
+  const int sees_keys = a.seqlen_k > 0 && row % a.seqlen_q + a.seqlen_k >= a.seqlen_q;
+//@ else
+  const int sees_keys = a.seqlen_k > 0;
+//@ end
+  const float inverse = l == 0.0f && !sees_keys ? 0.0f : ${scale} / l;
   for (i64 i = thread_index(); i < probability_pitch(&a); i += 128) {
     const float x = i < a.seqlen_k ? ex2((ldg_f32(s + i) - ref) * a.scale_log2) * inverse : 0.0f;
     stg_u16(p + i, ${pack}(x, 0.0f));
@@ -171,6 +181,6 @@ KERNEL void kiln_output(PARAM ForwardArgs a) {
     const int column = i / 4 * 8 + 2 * (lane & 3);
     char *to = (char *)a.o + 2 * (batch * a.o_stride.batch + (i64)row * a.o_stride.row +
                                   head * a.o_stride.head + column);
-    if (row < a.seqlen_q && column < ${dv}) stg_u32(to, ${pack}(o[i], o[i + 1]));
+    if (row < a.seqlen_q && column < ${dv}) stg_u32(to, ${pack}(o[i]${unscale}, o[i + 1]${unscale}));
   }
 }

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --dtype fp16 --head-dim 128 --block-m 128 --block-n 48 --num-stages 1 --num-warps 4 --plain
-// source id 8f9afe75477800416f1570264eb83b53e926cd4239f00d73be8ea73d5f419eb2
+// source id 24aea02806142db963585d9f6d9cbdd139c50b38011b1638996dc90f5f815644
 // family ampere
 // spec arch=sm_80 pass=forward algorithm=flash dtype=fp16 head_dim=128 head_dim_v=128 mask=none
 // tile block_m=128 block_n=48 num_stages=1 num_warps=4
@@ -130,8 +130,8 @@ typedef struct {
  *
  * m is the running maximum of the raw scores and l this thread's part of the sum of p.
  * p = 2^((s - m) c - shift), with c = scale log2(e), so p is 2^-shift at the maximum exactly.
- * fp16 has five exponent bits, so p keeps its full range up to 1; |v| <= 65504 leaves the fp32 sums
- * of p v far from overflow.
+ * fp16 has five exponent bits: shift = -15 puts the maximum at 2^15, so that p down to 2^-39 of it
+ * count; |v| <= 65504 leaves the fp32 sums of p v far from overflow.
  */
 typedef struct {
   float m[2], l[2];
@@ -434,7 +434,7 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
   /* Keys below `full` are seen by every row of the block, keys at and past `end` by none. */
   const int full = a.seqlen_k, end = a.seqlen_k;
   const int blocks = (end + 47) / 48;
-  const float shift = 0.0f;
+  const float shift = -15.0f;
 
   float o[128], s[48];
   RowState st[2];

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 128 --causal --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id e07e807093ff6ece11a62d6de85c2b770a858e587af8891f9992927672654f2e
+// source id 5c1c8675e34db0e3025e9c4863bf3e01ad30cffe1a229646cf6049067d49a2ee
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -737,7 +737,7 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
  * first block of which every row has seen a key. */
 typedef struct {
   RowState row;
-  float bias[2]; /* -m c - 0 */
+  float bias[2]; /* -m c + 0 */
 } FastState;
 
 /* p <- s as pack_probabilities does, sums to l. They start from a zero that is read from shared
@@ -761,7 +761,7 @@ DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor,
   mask_block(me, s, n, row);
   raise_maximum(s, 128, &st->row, factor, ref, me->c);
 #pragma unroll
-  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c - 0.0f;
+  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c + 0.0f;
   exponentials(s, st->bias, me->c);
 }
 
@@ -774,7 +774,7 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   } else {
     raise_maximum(s, 16, &st->row, factor, ref, me->c);
 #pragma unroll
-    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c - 0.0f;
+    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c + 0.0f;
     exponentials(s, st->bias, me->c);
   }
 }

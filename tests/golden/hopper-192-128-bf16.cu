@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 192 --head-dim-v 128 --block-m 128 --block-n 112 --num-stages 2 --num-warps 12 --plain
-// source id 39bc16760ca26b8427b07a494e5aafc4d792f7adc162d3c6064faba955d97906
+// source id 3317b781f61a7b60c4a597435a56a40645fe06996210c82b7e7ad420f9f6d96f
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=192 head_dim_v=128 mask=none
 // tile block_m=128 block_n=112 num_stages=2 num_warps=12
@@ -739,7 +739,7 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
  * first block of which every row has seen a key. */
 typedef struct {
   RowState row;
-  float bias[2]; /* -m c - 0 */
+  float bias[2]; /* -m c + 0 */
 } FastState;
 
 /* p <- s as pack_probabilities does, sums to l. They start from a zero that is read from shared
@@ -763,7 +763,7 @@ DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor,
   mask_block(me, s, n, row);
   raise_maximum(s, 112, &st->row, factor, ref, me->c);
 #pragma unroll
-  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c - 0.0f;
+  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c + 0.0f;
   exponentials(s, st->bias, me->c);
 }
 
@@ -776,7 +776,7 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   } else {
     raise_maximum(s, 16, &st->row, factor, ref, me->c);
 #pragma unroll
-    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c - 0.0f;
+    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c + 0.0f;
     exponentials(s, st->bias, me->c);
   }
 }

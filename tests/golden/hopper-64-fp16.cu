@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id ee74391cc00a5979eabacc49c7a09b36638ceceaa01a4d8a9455fc124573167a
+// source id 9521d4bdcda3cc2595263f53813312b3fcbb07566eea540b435a47bdbd9f7f2b
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -270,8 +270,8 @@ typedef struct {
  *
  * m is the running maximum of the raw scores and l this thread's part of the sum of p.
  * p = 2^((s - m) c - shift), with c = scale log2(e), so p is 2^-shift at the maximum exactly.
- * fp16 has five exponent bits, so p keeps its full range up to 1; |v| <= 65504 leaves the fp32 sums
- * of p v far from overflow.
+ * fp16 has five exponent bits: shift = -15 puts the maximum at 2^15, so that p down to 2^-39 of it
+ * count; |v| <= 65504 leaves the fp32 sums of p v far from overflow.
  */
 typedef struct {
   float m[2], l[2];
@@ -708,9 +708,9 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
 
 /* ---- fast: no running maximum ---- */
 
-/* A row's reference m is the maximum of its first block, and p = 2^((s - m) c - 4) from
- * then on. fp16 ends at 2^16: scores may rise by 20 powers of two. Below, p is exact
- * to 2^-20 of the reference's, and the common factor leaves with 1 / l.
+/* A row's reference m is the maximum of its first block, and p = 2^((s - m) c + 8) from then
+ * on. fp16 ends at 2^16 and at 2^-24: scores may rise by 8 powers of two, and what lies less
+ * than 32 below the reference counts. The common factor leaves with 1 / l.
  * So steady blocks need no maximum, no rescaling and no wait before the exponentials.
  *
  * What this cannot hold is flagged when the tile is stored: sums near the end of the range, any
@@ -719,7 +719,7 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
  * first block of which every row has seen a key. */
 typedef struct {
   RowState row;
-  float bias[2]; /* -m c - 4 */
+  float bias[2]; /* -m c + 8 */
 } FastState;
 
 /* p <- s as pack_probabilities does, sums to l. They start from a zero that is read from shared
@@ -743,7 +743,7 @@ DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor,
   mask_block(me, s, n, row);
   raise_maximum(s, 128, &st->row, factor, ref, me->c);
 #pragma unroll
-  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c - 4.0f;
+  for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c + 8.0f;
   exponentials(s, st->bias, me->c);
 }
 
@@ -756,7 +756,7 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   } else {
     raise_maximum(s, 128, &st->row, factor, ref, me->c);
 #pragma unroll
-    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c - 4.0f;
+    for (int r = 0; r < 2; r++) st->bias[r] = -st->row.m[r] * me->c + 8.0f;
     exponentials(s, st->bias, me->c);
   }
 }
@@ -870,7 +870,7 @@ DEV void run_fast(Consumer *me) {
 /* ---- exact: the running maximum, tile by tile until the stream ends ---- */
 
 DEV void run_exact(Consumer *me) {
-  const float shift = 0.0f;
+  const float shift = -15.0f;
   float s[64], o[32], factor[2];
   u32 p[32];
   RowState st;

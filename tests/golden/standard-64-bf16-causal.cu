@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --algorithm standard --dtype bf16 --head-dim 64 --causal --block-m 64 --block-n 64 --num-stages 1 --num-warps 4 --plain
-// source id ce9960b547653e3abe9f7120afe55ce371b23c4b13c430097fabc58946e09071
+// source id 1b6911982ac3ce532b3dd92a0bd7a5ed3ee7864389fde7de654d83782ca7731b
 // family standard
 // spec arch=sm_80 pass=forward algorithm=standard dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
 // tile block_m=64 block_n=64 num_stages=1 num_warps=4
@@ -259,7 +259,8 @@ KERNEL void kiln_softmax(PARAM ForwardArgs a) {
   for (int i = thread_index(); i < a.seqlen_k; i += 128)
     l += ex2((ldg_f32(s + i) - ref) * a.scale_log2);
   l = block_reduce(l, smem, 1);
-  const float inverse = l == 0.0f ? 0.0f : 1.0f / l;
+  const int sees_keys = a.seqlen_k > 0 && row % a.seqlen_q + a.seqlen_k >= a.seqlen_q;
+  const float inverse = l == 0.0f && !sees_keys ? 0.0f : 1.0f / l;
   for (i64 i = thread_index(); i < probability_pitch(&a); i += 128) {
     const float x = i < a.seqlen_k ? ex2((ldg_f32(s + i) - ref) * a.scale_log2) * inverse : 0.0f;
     stg_u16(p + i, pack_bf16(x, 0.0f));

@@ -73,6 +73,12 @@ START_TEST(an_explicit_tile_is_named) {
   ck_assert_int_eq(kiln_plan_create(ctx, &spec, &tile, NULL, &plan), KILN_OK);
   kiln_plan_get_info(plan, &info);
   ck_assert_ptr_nonnull(strstr(info.why, "explicit: the caller chose block_m = 64"));
+  /* An older caller's struct ends earlier: nothing behind it is written. */
+  kiln_plan_info older = {.size = offsetof(kiln_plan_info, why), .why = "untouched"};
+  kiln_plan_get_info(plan, &older);
+  ck_assert_str_eq(older.why, "untouched");
+  ck_assert_str_eq(older.record, info.record);
+  ck_assert_uint_eq(older.size, offsetof(kiln_plan_info, why));
   ck_assert_int_eq(info.tile.block_m, 64);
   kiln_plan_destroy(plan);
   fake_context_destroy(ctx);
