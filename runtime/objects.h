@@ -59,8 +59,8 @@ kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, int 
 kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
                               const kiln_attn_args *shape, struct CUstream_st *stream,
                               kiln_plan **plan);
-/* context.c: copies as much of an info struct as the caller's has room for; the caller set its size,
- * which stays. A NULL or a size of 0 takes nothing. */
+/* context.c: copies as much of an info struct as the caller's has room for; the caller set its
+ * size, which stays. A NULL or a size of 0 takes nothing. */
 void kiln__info_copy(void *info, const void *whole, size_t size);
 /* kernel.c: copies arguments that a caller filled, checking their size. */
 kiln_status kiln__take_args(kiln_context *ctx, const kiln_attn_args *from, kiln_attn_args *args);

@@ -10,9 +10,9 @@
  *
  * Conventions. A function returns a status; results come last and are NULL or 0 after a failure.
  * Handles are created and destroyed in pairs; destroy accepts NULL. Structs that a caller fills
- * begin with their size and are born from their _INIT macro. So do info structs, of which as much is
- * filled as the size that the caller set has room for. Enums and fields are only ever appended. A
- * context may be used from many threads at once. */
+ * begin with their size and are born from their _INIT macro. So do info structs, of which as much
+ * is filled as the size that the caller set has room for. Enums and fields are only ever appended.
+ * A context may be used from many threads at once. */
 #ifndef KILN_KILN_H
 #define KILN_KILN_H
 

@@ -6,8 +6,8 @@
  * by far, and the common factor leaves with 1 / l.
 //@ else
 /* A row's reference m is the maximum of its first block, and p = 2^((s - m) c + ${lead}) from then
- * on. fp16 ends at 2^16 and at 2^-24: scores may rise by ${16 - lead} powers of two, and what lies less
- * than ${24 + lead} below the reference counts. The common factor leaves with 1 / l.
+ * on. fp16 ends at 2^16 and at 2^-24: scores may rise by ${16 - lead} powers of two, and what lies
+ * less than ${24 + lead} below the reference counts. The common factor leaves with 1 / l.
 //@ end
  * So steady blocks need no maximum, no rescaling and no wait before the exponentials.
  *

@@ -104,8 +104,8 @@ KERNEL void kiln_scores(PARAM ForwardArgs a) {
 }
 
 //@ if not wide_exponent then
-/* probabilities = softmax of a row of scores, times 2^15, so that fp16 holds small ones; one block a
- * row. */
+/* probabilities = softmax of a row of scores, times 2^15, so that fp16 holds small ones; one block
+ * a row. */
 //@ else
 /* probabilities = softmax of a row of scores; one block a row. */
 //@ end
@@ -181,6 +181,7 @@ KERNEL void kiln_output(PARAM ForwardArgs a) {
     const int column = i / 4 * 8 + 2 * (lane & 3);
     char *to = (char *)a.o + 2 * (batch * a.o_stride.batch + (i64)row * a.o_stride.row +
                                   head * a.o_stride.head + column);
-    if (row < a.seqlen_q && column < ${dv}) stg_u32(to, ${pack}(o[i]${unscale}, o[i + 1]${unscale}));
+    if (row < a.seqlen_q && column < ${dv})
+      stg_u32(to, ${pack}(o[i]${unscale}, o[i + 1]${unscale}));
   }
 }

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id 9521d4bdcda3cc2595263f53813312b3fcbb07566eea540b435a47bdbd9f7f2b
+// source id 8135425ee7994eb2d2570912f2e675a1c37d05e3095933076fefeb5476fcb74c
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -709,8 +709,8 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
 /* ---- fast: no running maximum ---- */
 
 /* A row's reference m is the maximum of its first block, and p = 2^((s - m) c + 8) from then
- * on. fp16 ends at 2^16 and at 2^-24: scores may rise by 8 powers of two, and what lies less
- * than 32 below the reference counts. The common factor leaves with 1 / l.
+ * on. fp16 ends at 2^16 and at 2^-24: scores may rise by 8 powers of two, and what lies
+ * less than 32 below the reference counts. The common factor leaves with 1 / l.
  * So steady blocks need no maximum, no rescaling and no wait before the exponentials.
  *
  * What this cannot hold is flagged when the tile is stored: sums near the end of the range, any

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --algorithm standard --dtype bf16 --head-dim 64 --causal --block-m 64 --block-n 64 --num-stages 1 --num-warps 4 --plain
-// source id 1b6911982ac3ce532b3dd92a0bd7a5ed3ee7864389fde7de654d83782ca7731b
+// source id a7648593db3c144a13bdc35d87ac44d5dbc6856cd44f7cb0d13666b628d2463c
 // family standard
 // spec arch=sm_80 pass=forward algorithm=standard dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
 // tile block_m=64 block_n=64 num_stages=1 num_warps=4
@@ -314,6 +314,7 @@ KERNEL void kiln_output(PARAM ForwardArgs a) {
     const int column = i / 4 * 8 + 2 * (lane & 3);
     char *to = (char *)a.o + 2 * (batch * a.o_stride.batch + (i64)row * a.o_stride.row +
                                   head * a.o_stride.head + column);
-    if (row < a.seqlen_q && column < 64) stg_u32(to, pack_bf16(o[i], o[i + 1]));
+    if (row < a.seqlen_q && column < 64)
+      stg_u32(to, pack_bf16(o[i], o[i + 1]));
   }
 }
