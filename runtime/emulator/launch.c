@@ -33,17 +33,7 @@ static int machine_create(emu_machine *machine, const emu_launch *launch) {
   machine->num_threads = launch->threads;
   machine->num_warps = launch->threads / EMU_WARP;
   machine->shared_bytes = launch->shared_bytes;
-  machine->message = calloc(1, EMU_MESSAGE_BYTES);
-  if (!machine->message) return -1;
-  const size_t fibers = (size_t)launch->cluster * launch->threads + 1;
-  if (kiln__fiber_stacks_create(&machine->stacks, fibers) == 0) return 0;
-  free(machine->message);
-  return -1;
-}
-
-static void machine_destroy(emu_machine *machine) {
-  kiln__fiber_stacks_destroy(&machine->stacks);
-  free(machine->message);
+  return kiln__machine_open(machine);
 }
 
 static void fail(work *w, i64 cluster, const char *message) {
@@ -81,7 +71,7 @@ static void *worker(void *argument) {
   } else {
     fail(w, 0, "the emulator cannot install its signal handler");
   }
-  machine_destroy(&machine);
+  kiln__machine_close(&machine);
   return NULL;
 }
 

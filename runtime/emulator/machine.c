@@ -12,7 +12,7 @@
 
 _Thread_local emu_current kiln__emu_current;
 
-/* ---- memory that lives as long as the cluster ---- */
+/* ---- memory that lives as long as the cluster; the next one takes it over, cleared ---- */
 
 #define CHUNK_BYTES (256u << 10)
 
@@ -22,10 +22,17 @@ struct emu_chunk {
   _Alignas(16) char bytes[];
 };
 
+/* A chunk that an earlier cluster has left, or a new one. */
 static struct emu_chunk *chunk_new(emu_machine *machine, size_t size) {
-  struct emu_chunk *chunk = calloc(1, sizeof *chunk + size);
+  struct emu_chunk **at = &machine->spare_chunks;
+  while (*at && (*at)->size < size) at = &(*at)->next;
+  struct emu_chunk *chunk = *at;
+  if (chunk)
+    *at = chunk->next;
+  else
+    chunk = calloc(1, sizeof *chunk + size);
   if (!chunk) kiln__emu_fault("the emulator is out of host memory");
-  chunk->size = size;
+  if (!chunk->size) chunk->size = size;
   chunk->next = machine->chunks;
   machine->chunks = chunk;
   return chunk;
@@ -43,16 +50,35 @@ void *kiln__machine_take(emu_machine *machine, size_t bytes) {
 
 /* ---- blocks ---- */
 
-/* The window ends at an unmapped page; everything in it begins as NaN. */
-static void map_shared(emu_block *block) {
-  const size_t bytes = EMU_SHARED_BASE + block->machine->shared_bytes;
-  const size_t inside = (bytes + PAGE - 1) / PAGE * PAGE;
-  char *map = mmap(NULL, inside + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (map == MAP_FAILED) kiln__emu_fault("the emulator is out of host memory");
-  block->shared_map = map;
-  block->shared_map_bytes = inside + PAGE;
-  block->shared = map + inside - bytes;
-  mprotect(map + inside, PAGE, PROT_NONE);
+/* Bytes of a block's window in whole pages; an unmapped page follows it. */
+static size_t window_bytes(const emu_machine *machine) {
+  return (EMU_SHARED_BASE + machine->shared_bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* The windows of all blocks of a cluster; 0, or -1. */
+static int map_windows(emu_machine *machine) {
+  const size_t each = window_bytes(machine) + PAGE;
+  char *map = mmap(NULL, each * machine->num_blocks, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) return -1;
+  machine->windows = map;
+  for (u32 rank = 0; rank < machine->num_blocks; rank++)
+    if (mprotect(map + (rank + 1) * each - PAGE, PAGE, PROT_NONE) != 0) return -1;
+  return 0;
+}
+
+static void unmap_windows(emu_machine *machine) {
+  if (machine->windows)
+    munmap(machine->windows, (window_bytes(machine) + PAGE) * machine->num_blocks);
+  machine->windows = NULL;
+}
+
+/* The window ends at its unmapped page; everything in it begins as NaN. */
+static void create_window(emu_block *block) {
+  const emu_machine *machine = block->machine;
+  const size_t inside = window_bytes(machine);
+  const size_t bytes = EMU_SHARED_BASE + machine->shared_bytes;
+  block->shared = machine->windows + block->rank * (inside + PAGE) + inside - bytes;
   memset(block->shared, 0xff, bytes);
 }
 
@@ -105,7 +131,7 @@ static void create_block(emu_machine *machine, u32 rank, i64 index) {
     block->warps[w].threads = block->threads + w * EMU_WARP;
     block->warps[w].priority = kiln__scheduler_random(machine);
   }
-  map_shared(block);
+  create_window(block);
   create_mbarriers(block);
   create_threads(block);
   kiln__shadow_create(block);
@@ -120,14 +146,36 @@ void kiln__machine_begin(emu_machine *machine, i64 cluster) {
     create_block(machine, rank, cluster * machine->num_blocks + rank);
 }
 
+int kiln__machine_open(emu_machine *machine) {
+  const size_t fibers = (size_t)machine->num_blocks * machine->num_threads + 1;
+  machine->message = calloc(1, EMU_MESSAGE_BYTES);
+  if (machine->message && map_windows(machine) == 0 &&
+      kiln__fiber_stacks_create(&machine->stacks, fibers) == 0)
+    return 0;
+  kiln__machine_close(machine);
+  return -1;
+}
+
+void kiln__machine_close(emu_machine *machine) {
+  kiln__fiber_stacks_destroy(&machine->stacks);
+  unmap_windows(machine);
+  while (machine->spare_chunks) {
+    struct emu_chunk *next = machine->spare_chunks->next;
+    free(machine->spare_chunks);
+    machine->spare_chunks = next;
+  }
+  free(machine->message);
+  machine->message = NULL;
+}
+
 void kiln__machine_end(emu_machine *machine) {
-  for (u32 i = 0; machine->blocks && i < machine->num_blocks; i++)
-    if (machine->blocks[i].shared_map)
-      munmap(machine->blocks[i].shared_map, machine->blocks[i].shared_map_bytes);
   while (machine->chunks) {
-    struct emu_chunk *next = machine->chunks->next;
-    free(machine->chunks);
-    machine->chunks = next;
+    struct emu_chunk *chunk = machine->chunks;
+    machine->chunks = chunk->next;
+    memset(chunk->bytes, 0, chunk->used);
+    chunk->used = 0;
+    chunk->next = machine->spare_chunks;
+    machine->spare_chunks = chunk;
   }
   machine->blocks = NULL;
   machine->trace = NULL;

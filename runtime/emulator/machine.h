@@ -186,12 +186,10 @@ typedef struct emu_warpgroup emu_warpgroup; /* wgmma.h */
 
 struct emu_block {
   emu_machine *machine;
-  u32 rank;         /* in the cluster */
-  i64 index;        /* in the grid */
-  u32 alive;        /* threads */
-  char *shared;     /* address 0 of the shared window */
-  char *shared_map; /* the mapping with its guard page */
-  size_t shared_map_bytes;
+  u32 rank;     /* in the cluster */
+  i64 index;    /* in the grid */
+  u32 alive;    /* threads */
+  char *shared; /* address 0 of the shared window */
   emu_thread *threads;
   emu_warp *warps;
   emu_named *named;
@@ -241,13 +239,14 @@ struct emu_machine {
   u32 num_transfers, capacity_transfers;
   u32 cluster_count; /* threads at the cluster's barrier */
   emu_sum cluster_sum;
-  u32 last_warp;    /* where the scheduler goes on looking */
-  int polled;       /* a thread has read a flag and gave way */
-  u32 polls;        /* how often, since a thread has blocked */
-  emu_trace *trace; /* NULL but in a trace */
-  struct emu_chunk *chunks;
-  char *message; /* EMU_MESSAGE_BYTES; "" while there is no fault */
-  i64 cluster;   /* number in the grid */
+  u32 last_warp;                           /* where the scheduler goes on looking */
+  int polled;                              /* a thread has read a flag and gave way */
+  u32 polls;                               /* how often, since a thread has blocked */
+  emu_trace *trace;                        /* NULL but in a trace */
+  struct emu_chunk *chunks, *spare_chunks; /* of this cluster; all zero, for the next */
+  char *windows;                           /* shared memory of the blocks, each with a guard page */
+  char *message;                           /* EMU_MESSAGE_BYTES; "" while there is no fault */
+  i64 cluster;                             /* number in the grid */
 };
 
 typedef struct emu_current {
@@ -257,6 +256,9 @@ typedef struct emu_current {
 
 extern _Thread_local emu_current kiln__emu_current __attribute__((tls_model("initial-exec")));
 
+/* Around any number of clusters: the memory that they use one after another. 0, or -1 without. */
+int kiln__machine_open(emu_machine *machine);
+void kiln__machine_close(emu_machine *machine);
 void kiln__machine_begin(emu_machine *machine, i64 cluster);
 void kiln__machine_end(emu_machine *machine);
 void *kiln__machine_take(emu_machine *machine, size_t bytes); /* zeroed; never NULL */
