@@ -1,0 +1,91 @@
+/* How long a kernel takes from nothing: a fresh process, one kernel, the public API alone.
+ *   cc -O2 -Iinclude bench/startup.c -Lbuild/lib -lkiln -Wl,-rpath,$PWD/build/lib -o build/startup
+ *   build/startup ARCH DTYPE HEAD_DIM MASK [DEVICE]
+ * Prints the milliseconds of each step, on the wall and on the processor: the context, the text,
+ * the binary (compiled, or from the cache), the same once more; with a DEVICE (an ordinal) also two
+ * whole plans, which load the kernel. docs/performance.md has figures. */
+#include <kiln/kiln.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static double clock_ms(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+typedef struct stopwatch {
+  double wall, processor;
+} stopwatch;
+
+static stopwatch start(void) {
+  return (stopwatch){clock_ms(CLOCK_MONOTONIC), clock_ms(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+static void lap(const char *what, stopwatch since) {
+  printf("%-34s %9.2f ms   %9.2f ms on the processor\n", what,
+         clock_ms(CLOCK_MONOTONIC) - since.wall,
+         clock_ms(CLOCK_PROCESS_CPUTIME_ID) - since.processor);
+}
+
+static void need(kiln_context *ctx, kiln_status status) {
+  if (status == KILN_OK) return;
+  fprintf(stderr, "startup: %s\n", ctx ? kiln_last_error(ctx) : kiln_status_text(status));
+  exit(1);
+}
+
+static void make_binary(kiln_context *ctx, const kiln_attn_spec *spec, const char *times) {
+  kiln_source *source = NULL;
+  kiln_binary *binary = NULL;
+  kiln_binary_info info = {.size = sizeof info};
+  char what[64];
+  stopwatch step = start();
+  need(ctx, kiln_source_generate(ctx, spec, NULL, 0, &source));
+  snprintf(what, sizeof what, "%s: rendering", times);
+  lap(what, step);
+  step = start();
+  need(ctx, kiln_binary_compile(ctx, source, &binary));
+  kiln_binary_get_info(binary, &info);
+  snprintf(what, sizeof what, "%s: %s", times, info.from_cache ? "from the cache" : "compiling");
+  lap(what, step);
+  kiln_binary_destroy(binary);
+  kiln_source_destroy(source);
+}
+
+static void make_plan(kiln_context *ctx, const kiln_attn_spec *spec, const char *times) {
+  kiln_plan *plan = NULL;
+  kiln_plan_info info = {.size = sizeof info};
+  char what[64];
+  stopwatch step = start();
+  need(ctx, kiln_plan_create(ctx, spec, NULL, NULL, &plan));
+  kiln_plan_get_info(plan, &info);
+  snprintf(what, sizeof what, "%s: plan, %s", times,
+           info.from_cache ? "from the cache" : "compiled");
+  lap(what, step);
+  kiln_plan_destroy(plan);
+}
+
+int main(int count, char **args) {
+  static const char *const fields[] = {"arch", "dtype", "head_dim", "mask"};
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_context *ctx = NULL;
+  if (count < 5) {
+    fprintf(stderr, "usage: startup ARCH DTYPE HEAD_DIM MASK [DEVICE]\n");
+    return 2;
+  }
+  const int has_device = count > 5;
+  stopwatch step = start();
+  need(NULL, kiln_context_create(has_device ? atoi(args[5]) : KILN_DEVICE_NONE, NULL, &ctx));
+  lap("context", step);
+  step = start();
+  for (int i = 0; i < 4; i++) need(ctx, kiln_attn_spec_set(ctx, &spec, fields[i], args[i + 1]));
+  lap("generator opened, spec read", step);
+  void (*make)(kiln_context *, const kiln_attn_spec *, const char *) =
+      has_device ? make_plan : make_binary;
+  make(ctx, &spec, "first");
+  make(ctx, &spec, "again");
+  kiln_context_destroy(ctx);
+  return 0;
+}
