@@ -14,8 +14,6 @@
 
 #include "runtime/services.h"
 
-extern char **environ;
-
 /* Without contraction and reassociation an emulated kernel computes the same on every machine. */
 static const char *const options[] = {
     "-std=gnu11",

@@ -42,7 +42,7 @@ static kiln_status read_schedule(const char *text, kiln__text *error, emu_schedu
     emu_schedule schedule;
   } names[] = {{"late", EMU_LATE}, {"eager", EMU_EAGER}, {"random", EMU_RANDOM}};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    if (strcmp(text, names[i].name)) continue;
+    if (strcmp(text, names[i].name) != 0) continue;
     *schedule = names[i].schedule;
     return KILN_OK;
   }

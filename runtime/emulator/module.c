@@ -23,7 +23,7 @@ static int is_whole(const void *image, size_t size) {
   Elf64_Ehdr header;
   if (size < sizeof header) return 0;
   memcpy(&header, image, sizeof header);
-  if (memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_shoff > size) return 0;
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_shoff > size) return 0;
   return (size_t)header.e_shnum * header.e_shentsize <= size - header.e_shoff;
 }
 

@@ -329,7 +329,7 @@ static void check_registers(const emu_thread *thread, emu_warpgroup *group, long
   for (long i = thread->wgmma.waited_end; i < end; i++) {
     const emu_operation *op = operation(group, i);
     if (op->registers[t] &&
-        memcmp(op->registers_at_issue[t], op->registers[t], sizeof op->registers_at_issue[t]))
+        memcmp(op->registers_at_issue[t], op->registers[t], sizeof op->registers_at_issue[t]) != 0)
       kiln__emu_fault("%s: an operand register of %s was written while it was in flight", site,
                       op->site);
   }
