@@ -50,6 +50,20 @@ typedef struct TensorMap TensorMap; /* tensor_map.h */
   X(void, ldg_u32x4, (u32 *r, const void *p, const char *site)) \
   X(void, stg_u32x4, (void *p, const u32 *r, const char *site)) \
   X(u64, atomic_add_u64, (u64 *p, u64 x, const char *site)) \
+  X(u32, atomic_add_u32, (u32 *p, u32 x, const char *site)) \
+  X(u32, atomic_inc_u32, (u32 *p, u32 last, const char *site)) \
+  X(u32, atomic_exch_u32, (u32 *p, u32 x, const char *site)) \
+  X(u32, atomic_cas_u32, (u32 *p, u32 expected, u32 x, const char *site)) \
+  X(int, atomic_max_i32, (int *p, int x, const char *site)) \
+  X(float, atomic_add_f32, (float *p, float x, const char *site)) \
+  X(u32, atomic_add_u32_acq_rel, (u32 *p, u32 x, const char *site)) \
+  X(void, red_add_f32, (float *p, float x, const char *site)) \
+  X(void, red_add_f32x2, (float *p, const float *x, const char *site)) \
+  X(void, red_add_f32x4, (float *p, const float *x, const char *site)) \
+  X(u32, ldg_acquire_u32, (const u32 *p, const char *site)) \
+  X(void, stg_release_u32, (u32 *p, u32 x, const char *site)) \
+  X(void, red_add_u32_release, (u32 *p, u32 x, const char *site)) \
+  X(void, fence_gpu, (const char *site)) \
   X(void, cp_async_16, (u32 to, const void *from, int bytes, const char *site)) \
   X(void, cp_async_commit, (const char *site)) \
   X(void, cp_async_wait, (int pending, const char *site)) \

@@ -106,6 +106,27 @@ add { name = "global", kernel = "global", threads = 64, output = 1792,
                 "stg_u32x4" } }
 add { name = "atomics", kernel = "atomics", threads = 64, grid = { 7, 1 }, output = 16 + 7 * 256,
       shows = { "atomic_add_u64" } }
+local ZEROS = ("\0"):rep(256)
+add { name = "atomics32", kernel = "atomics32", threads = 64, grid = { 7, 1 }, input = ZEROS,
+      arch = "sm_90a", output = 4 * (896 + 12),
+      shows = { "atomic_add_u32", "atomic_add_f32", "red_add_f32", "atomic_inc_u32",
+                "red_add_f32x4", "red_add_f32x2", "atomic_max_i32", "fence_gpu",
+                "atomic_add_u32_acq_rel" } }
+add { name = "exchange", kernel = "exchange", threads = 64, input = ZEROS, output = 4 * 129,
+      shows = { "atomic_exch_u32", "atomic_cas_u32" } }
+add { name = "semaphores", kernel = "semaphores", threads = 32, grid = { 5, 1 }, input = ZEROS,
+      output = 128, shows = { "ldg_acquire_u32", "stg_release_u32", "red_add_u32_release" } }
+do
+  local tiny, smallest = 0x00400000, 0x00800000
+  local x, y = {}, {}
+  for i = 1, 32 do
+    x[i] = ({ tiny, smallest, smallest, 0, 0x3f800000, smallest + 1, 0x80000001, tiny })[i % 8 + 1]
+    y[i] = ({ tiny, tiny, 0x80800001, tiny + i, tiny, 0x80800000, 0x80000001, 0x3f800000 })
+      [i % 8 + 1]
+  end
+  add { name = "subnormal", kernel = "subnormal", threads = 32, arch = "sm_90a", output = 384,
+        input = inputs.bits(x) .. inputs.bits(y), shows = { "red_add_f32x4" } }
+end
 add { name = "copies", kernel = "copies", threads = 128, output = 4096,
       input = inputs.words(inputs.random(11), 512),
       shows = { "cp_async_16", "cp_async_commit", "cp_async_wait" } }
