@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --dtype bf16 --head-dim 64 --causal --block-m 128 --block-n 112 --num-stages 1 --num-warps 4
-// source id 6536335edd717e84bdce80afe2ea092048e211d721d59f9029aa61758e193ef9
+// source id c72780b9e078dc09bd513e3f9a819423ad911e0c9762b399b7f26e91e2ac051f
 // family ampere, for the emulator
 // spec arch=sm_80 pass=forward algorithm=flash dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
 // tile block_m=128 block_n=112 num_stages=1 num_warps=4
@@ -83,6 +83,20 @@ typedef struct {
   void (*ldg_u32x4)(u32 *r, const void *p, const char *site);
   void (*stg_u32x4)(void *p, const u32 *r, const char *site);
   u64 (*atomic_add_u64)(u64 *p, u64 x, const char *site);
+  u32 (*atomic_add_u32)(u32 *p, u32 x, const char *site);
+  u32 (*atomic_inc_u32)(u32 *p, u32 last, const char *site);
+  u32 (*atomic_exch_u32)(u32 *p, u32 x, const char *site);
+  u32 (*atomic_cas_u32)(u32 *p, u32 expected, u32 x, const char *site);
+  int (*atomic_max_i32)(int *p, int x, const char *site);
+  float (*atomic_add_f32)(float *p, float x, const char *site);
+  u32 (*atomic_add_u32_acq_rel)(u32 *p, u32 x, const char *site);
+  void (*red_add_f32)(float *p, float x, const char *site);
+  void (*red_add_f32x2)(float *p, const float *x, const char *site);
+  void (*red_add_f32x4)(float *p, const float *x, const char *site);
+  u32 (*ldg_acquire_u32)(const u32 *p, const char *site);
+  void (*stg_release_u32)(u32 *p, u32 x, const char *site);
+  void (*red_add_u32_release)(u32 *p, u32 x, const char *site);
+  void (*fence_gpu)(const char *site);
   void (*cp_async_16)(u32 to, const void *from, int bytes, const char *site);
   void (*cp_async_commit)(const char *site);
   void (*cp_async_wait)(int pending, const char *site);

@@ -1,5 +1,5 @@
-/* Seven blocks add to words of the input, which begin as zero; sums are whole numbers or halves. The
- * block that comes last writes the words out. */
+/* Seven blocks add to words of the input, which begin as zero; sums are whole numbers or halves.
+ * The block that comes last writes the words out. */
 KERNEL void conformance(PARAM Args a) {
   const u32 t = (u32)thread_index(), s = shared_base();
   u32 *words = (u32 *)a.in, *out = (u32 *)a.out;

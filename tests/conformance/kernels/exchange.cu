@@ -1,5 +1,5 @@
-/* Threads exchange their number + 1 with a word of the input, which begins as zero: each value comes
- * out once. Of those that compare, one finds zero, and all others find its number + 1. */
+/* Threads exchange their number + 1 with a word of the input, which begins as zero: each value
+ * comes out once. Of those that compare, one finds zero, and all others find its number + 1. */
 KERNEL void conformance(PARAM Args a) {
   const u32 t = (u32)thread_index();
   u32 *words = (u32 *)a.in, *out = (u32 *)a.out;

@@ -1,4 +1,4 @@
-/* Sums in global memory whose operands or results are subnormal: a[i] + b[i], by each way to add. */
+/* Sums in global memory whose operands or results are subnormal: a[i] + b[i], in three ways. */
 KERNEL void conformance(PARAM Args a) {
   const u32 t = (u32)thread_index();
   float *to = (float *)a.out + t;
