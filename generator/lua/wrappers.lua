@@ -279,6 +279,19 @@ return {
     talks = true, cuda = ptx("st.release.gpu.global.u32 [%0], %1;", ':: "l"(p), "r"(x)') },
   { name = "red_add_u32_release", ret = "void", params = "u32 *p, u32 x", isa = "red.global",
     talks = true, cuda = ptx("red.release.gpu.global.add.u32 [%0], %1;", ':: "l"(p), "r"(x)') },
+  { name = "semaphore_wait", ret = "void", params = "const u32 *p, u32 value", isa = "ld.acquire",
+    talks = true,
+    cuda = ptx([[
+      {
+      .reg .pred p;
+      .reg .b32 x;
+      L_try:
+      ld.acquire.gpu.global.u32 x, [%0];
+      setp.eq.u32 p, x, %1;
+      @p bra L_done;
+      bra L_try;
+      L_done:
+      }]], ':: "l"(p), "r"(value)') },
   { name = "fence_gpu", ret = "void", params = "void", isa = "fence",
     cuda = ptx("fence.acq_rel.gpu;") },
 

@@ -63,6 +63,7 @@ typedef struct TensorMap TensorMap; /* tensor_map.h */
   X(u32, ldg_acquire_u32, (const u32 *p, const char *site)) \
   X(void, stg_release_u32, (u32 *p, u32 x, const char *site)) \
   X(void, red_add_u32_release, (u32 *p, u32 x, const char *site)) \
+  X(void, semaphore_wait, (const u32 *p, u32 value, const char *site)) \
   X(void, fence_gpu, (const char *site)) \
   X(void, cp_async_16, (u32 to, const void *from, int bytes, const char *site)) \
   X(void, cp_async_commit, (const char *site)) \

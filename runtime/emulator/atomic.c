@@ -97,6 +97,11 @@ u32 kiln__emu_ldg_acquire_u32(const u32 *p, const char *site) {
   return *(const volatile u32 *)p;
 }
 
+void kiln__emu_semaphore_wait(const u32 *p, u32 value, const char *site) {
+  while (kiln__emu_ldg_acquire_u32(p, site) != value) {
+  }
+}
+
 void kiln__emu_stg_release_u32(u32 *p, u32 x, const char *site) {
   enter(p, sizeof *p, site);
   *p = x;

@@ -116,6 +116,8 @@ add { name = "exchange", kernel = "exchange", threads = 64, input = ZEROS, outpu
       shows = { "atomic_exch_u32", "atomic_cas_u32" } }
 add { name = "semaphores", kernel = "semaphores", threads = 32, grid = { 5, 1 }, input = ZEROS,
       output = 128, shows = { "ldg_acquire_u32", "stg_release_u32", "red_add_u32_release" } }
+add { name = "turns", kernel = "turns", threads = 64, grid = { 5, 1 }, input = ZEROS, output = 256,
+      shows = { "semaphore_wait" } }
 do
   local tiny, smallest = 0x00400000, 0x00800000
   local x, y = {}, {}

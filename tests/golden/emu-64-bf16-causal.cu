@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --dtype bf16 --head-dim 64 --causal --block-m 128 --block-n 112 --num-stages 1 --num-warps 4
-// source id c72780b9e078dc09bd513e3f9a819423ad911e0c9762b399b7f26e91e2ac051f
+// source id 8ece21845067c9c6bd0db34d328c726be3e0e636cf9565a7af5c66e41c5f95f8
 // family ampere, for the emulator
 // spec arch=sm_80 pass=forward algorithm=flash dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
 // tile block_m=128 block_n=112 num_stages=1 num_warps=4
@@ -96,6 +96,7 @@ typedef struct {
   u32 (*ldg_acquire_u32)(const u32 *p, const char *site);
   void (*stg_release_u32)(u32 *p, u32 x, const char *site);
   void (*red_add_u32_release)(u32 *p, u32 x, const char *site);
+  void (*semaphore_wait)(const u32 *p, u32 value, const char *site);
   void (*fence_gpu)(const char *site);
   void (*cp_async_16)(u32 to, const void *from, int bytes, const char *site);
   void (*cp_async_commit)(const char *site);
