@@ -3,13 +3,15 @@
 
 #include <string.h>
 
+#include "runtime/emulator/past.h"
+
 /* ---- vectors of clocks, in steps of eight ---- */
 
 typedef int lanes __attribute__((vector_size(32), aligned(4), may_alias));
 
 #define STEP 8u
 
-static void maximum(int *clock, const int *other, u32 count) {
+void kiln__clocks_maximum(int *clock, const int *other, u32 count) {
   for (u32 i = 0; i < count; i += STEP) {
     const lanes a = *(const lanes *)(clock + i), b = *(const lanes *)(other + i), mask = a > b;
     *(lanes *)(clock + i) = (a & mask) | (b & ~mask);
@@ -23,8 +25,7 @@ void kiln__clocks_minimum(int *clock, const int *other, u32 count) {
   }
 }
 
-/* Whether every component of a is at least that of b. */
-static int covers(const int *a, const int *b, u32 count) {
+int kiln__clocks_cover(const int *a, const int *b, u32 count) {
   lanes below = {0};
   for (u32 i = 0; i < count; i += STEP) below |= *(const lanes *)(a + i) < *(const lanes *)(b + i);
   int any = 0;
@@ -65,6 +66,7 @@ static emu_snapshot *snapshot_new(emu_machine *machine) {
   else
     s = kiln__machine_take(machine, sizeof *s + c->count * sizeof *s->clock);
   s->references = 1;
+  s->past = NULL;
   return s;
 }
 
@@ -105,7 +107,8 @@ void kiln__clocks_release(emu_thread *thread, emu_sum *sum) {
   if (!sum->clock)
     sum->clock = kiln__machine_take(machine, machine->clocks.count * sizeof *sum->clock);
   if (sum->joined != k->seen) {
-    maximum(sum->clock, k->seen->clock, machine->clocks.count);
+    kiln__clocks_maximum(sum->clock, k->seen->clock, machine->clocks.count);
+    sum->past = kiln__past_join(machine->world, sum->past, k->seen->past);
     kiln__clocks_drop(machine, sum->joined);
     sum->joined = keep(k->seen);
   }
@@ -119,6 +122,7 @@ emu_snapshot *kiln__clocks_publish(emu_machine *machine, const emu_sum *sum) {
   if (!machine->checking || !sum->clock) return NULL;
   emu_snapshot *s = snapshot_new(machine);
   memcpy(s->clock, sum->clock, machine->clocks.count * sizeof *s->clock);
+  s->past = sum->past;
   return s;
 }
 
@@ -127,16 +131,19 @@ void kiln__clocks_clear(emu_machine *machine, emu_sum *sum) {
   memset(sum->clock, 0, machine->clocks.count * sizeof *sum->clock);
   kiln__clocks_drop(machine, sum->joined);
   sum->joined = NULL;
+  sum->past = NULL;
 }
 
 /* A snapshot of both, with a reference for the caller: one of the two when it covers the other. */
 static emu_snapshot *join(emu_machine *machine, emu_snapshot *a, emu_snapshot *b) {
   const u32 count = machine->clocks.count;
-  if (covers(b->clock, a->clock, count)) return keep(b);
-  if (covers(a->clock, b->clock, count)) return keep(a);
+  const emu_past *past = kiln__past_join(machine->world, a->past, b->past);
+  if (past == b->past && kiln__clocks_cover(b->clock, a->clock, count)) return keep(b);
+  if (past == a->past && kiln__clocks_cover(a->clock, b->clock, count)) return keep(a);
   emu_snapshot *s = snapshot_new(machine);
   memcpy(s->clock, a->clock, count * sizeof *s->clock);
-  maximum(s->clock, b->clock, count);
+  kiln__clocks_maximum(s->clock, b->clock, count);
+  s->past = past;
   return s;
 }
 
@@ -161,4 +168,39 @@ void kiln__clocks_acquire(emu_thread *thread, emu_snapshot *snapshot) {
   kiln__clocks_drop(thread->machine, k->seen);
   k->seen = joined;
   k->version++;
+}
+
+/* ---- through global memory ---- */
+
+void kiln__clocks_hear(emu_thread *thread, const emu_past *past) {
+  emu_machine *machine = thread->machine;
+  if (!past || past == thread->knows.seen->past) return;
+  const u32 count = machine->clocks.count;
+  const int *of_cluster = kiln__past_find(past, machine->cluster);
+  emu_snapshot *heard = snapshot_new(machine);
+  if (of_cluster)
+    memcpy(heard->clock, of_cluster, count * sizeof *heard->clock);
+  else
+    memset(heard->clock, 0, count * sizeof *heard->clock);
+  heard->past = past;
+  kiln__clocks_acquire(thread, heard);
+  kiln__clocks_drop(machine, heard);
+}
+
+void kiln__clocks_fence(emu_thread *thread, emu_fence *fence) {
+  emu_knowledge *k = &thread->knows;
+  kiln__proxy_update(thread);
+  kiln__clocks_drop(thread->machine, fence->seen);
+  fence->seen = keep(k->seen);
+  memcpy(fence->own, k->own, sizeof fence->own);
+  fence->wgmma_done = k->wgmma_done;
+  k->own[EMU_GENERIC]++;
+  k->version++;
+}
+
+void kiln__clocks_at_fence(const emu_thread *thread, const emu_fence *fence, int *clock) {
+  const emu_knowledge *k = &thread->knows;
+  memcpy(clock, fence->seen->clock, thread->machine->clocks.count * sizeof *clock);
+  for (u32 i = 0; i < EMU_OWN; i++) raise(clock + k->first + i, fence->own[i]);
+  raise(clock + k->wgmma, fence->wgmma_done);
 }

@@ -31,13 +31,21 @@ static void append(emu_thread *thread, emu_copy copy) {
   c->pending[c->count++] = copy;
 }
 
+/* The read is over when the thread has waited for the group. */
+static void check_source(emu_thread *thread, const void *from, size_t bytes, int group,
+                         const char *site) {
+  const emu_allocation *in = kiln__global_check(thread->machine, from, bytes, COPY_BYTES, site);
+  const emu_mark mark = {thread->knows.first + EMU_COPIES, group};
+  kiln__global_shadow_access(thread, in, from, bytes, EMU_READS, mark, site);
+}
+
 void kiln__emu_cp_async_16(u32 to, const void *from, int bytes, const char *site) {
   emu_thread *thread = kiln__emu_enter(site);
   if (bytes < 0 || bytes > COPY_BYTES)
     kiln__emu_fault("%s: %d bytes; 0 to 16 are legal", site, bytes);
   kiln__shared_check(thread->block, to, COPY_BYTES, COPY_BYTES, site);
-  if (bytes) kiln__global_check(thread->machine, from, (size_t)bytes, COPY_BYTES, site);
   const int group = thread->copies.committed + 1;
+  if (bytes) check_source(thread, from, (size_t)bytes, group, site);
   const emu_copy copy = {from, site, to, bytes, group};
   thread->copies.last = group;
   thread->copies.last_site = site;

@@ -23,6 +23,9 @@
 #define SHARED_BYTES_BLOCK (227 << 10)
 #define SHARED_BYTES_SM    (228 << 10)
 #define L2_BYTES           (50ll << 20)
+#define SM_THREADS         2048
+#define SM_BLOCKS          32
+#define RESERVED_BYTES     1024 /* of shared memory, by the system for each block */
 
 typedef struct emu_device {
   emu_memory memory;
@@ -244,6 +247,16 @@ static kiln_status check_launch(const kiln__launch *launch, kiln__text *error) {
   return KILN_INVALID_ARGUMENT;
 }
 
+/* How many clusters of this shape the device holds together. */
+static i64 resident_clusters(const kiln__entry_shape *shape) {
+  const i64 by_threads = SM_THREADS / shape->threads;
+  const i64 by_bytes = SHARED_BYTES_SM / (shape->shared_bytes + RESERVED_BYTES);
+  i64 blocks = by_threads < by_bytes ? by_threads : by_bytes;
+  if (blocks > SM_BLOCKS) blocks = SM_BLOCKS;
+  const i64 clusters = NUM_SMS * blocks / shape->cluster;
+  return clusters < 1 ? 1 : clusters;
+}
+
 static kiln_status run_grid(emu_device *d, const kiln__launch *launch, kiln__text *error) {
   char message[EMU_MESSAGE_BYTES];
   emu_launch grid = {.entry = launch->entry,
@@ -253,6 +266,7 @@ static kiln_status run_grid(emu_device *d, const kiln__launch *launch, kiln__tex
                      .cluster = (u32)launch->shape.cluster,
                      .shared_bytes = (u32)launch->shape.shared_bytes,
                      .talks = ((const kiln_emu_entry *)launch->entry)->talks,
+                     .resident = resident_clusters(&launch->shape),
                      .options = d->options,
                      .trace = launch->trace};
   emu_allocation *list = kiln__memory_copy(&d->memory, &grid.num_allocations);

@@ -4,8 +4,13 @@
 
 #include "runtime/emulator/machine.h"
 
-/* A fault unless [p, p + bytes) lies inside one allocation and p is a multiple of align. */
-void kiln__global_check(const emu_machine *machine, const void *p, size_t bytes, size_t align,
-                        const char *site);
+/* The allocation in which [p, p + bytes) lies; a fault where there is none, or p is no multiple of
+ * align. */
+const emu_allocation *kiln__global_check(const emu_machine *machine, const void *p, size_t bytes,
+                                         size_t align, const char *site);
+/* "offset 64 of an allocation of 256 bytes" */
+const char *kiln__global_place(const emu_machine *machine, const void *p, char *out, size_t size);
+/* The mark of a generic access that the thread makes now. */
+emu_mark kiln__global_mark(const emu_thread *thread);
 
 #endif

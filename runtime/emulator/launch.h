@@ -19,7 +19,8 @@ struct emu_launch {
   void **params;
   i64 num_blocks;
   u32 threads, cluster, shared_bytes;
-  int talks; /* blocks meet in global memory: one host thread */
+  int talks;    /* blocks meet in global memory: one host thread, several clusters in turns */
+  i64 resident; /* clusters that the device holds together */
   emu_options options;
   const kiln__trace *trace;     /* NULL, or: the cluster of this block alone, under EMU_TIMED */
   const emu_allocation *memory; /* device memory while the launch runs */

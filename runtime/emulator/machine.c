@@ -12,39 +12,9 @@
 
 _Thread_local emu_current kiln__emu_current;
 
-/* ---- memory that lives as long as the cluster; the next one takes it over, cleared ---- */
-
-#define CHUNK_BYTES (256u << 10)
-
-struct emu_chunk {
-  struct emu_chunk *next;
-  size_t used, size;
-  _Alignas(16) char bytes[];
-};
-
-/* A chunk that an earlier cluster has left, or a new one. */
-static struct emu_chunk *chunk_new(emu_machine *machine, size_t size) {
-  struct emu_chunk **at = &machine->spare_chunks;
-  while (*at && (*at)->size < size) at = &(*at)->next;
-  struct emu_chunk *chunk = *at;
-  if (chunk)
-    *at = chunk->next;
-  else
-    chunk = calloc(1, sizeof *chunk + size);
-  if (!chunk) kiln__emu_fault("the emulator is out of host memory");
-  if (!chunk->size) chunk->size = size;
-  chunk->next = machine->chunks;
-  machine->chunks = chunk;
-  return chunk;
-}
-
 void *kiln__machine_take(emu_machine *machine, size_t bytes) {
-  bytes = (bytes + 15) / 16 * 16;
-  struct emu_chunk *chunk = machine->chunks;
-  if (!chunk || chunk->size - chunk->used < bytes)
-    chunk = chunk_new(machine, bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES);
-  void *taken = chunk->bytes + chunk->used;
-  chunk->used += bytes;
+  void *taken = kiln__arena_take(&machine->arena, bytes);
+  if (!taken) kiln__emu_fault("the emulator is out of host memory");
   return taken;
 }
 
@@ -159,32 +129,23 @@ int kiln__machine_open(emu_machine *machine) {
 void kiln__machine_close(emu_machine *machine) {
   kiln__fiber_stacks_destroy(&machine->stacks);
   unmap_windows(machine);
-  while (machine->spare_chunks) {
-    struct emu_chunk *next = machine->spare_chunks->next;
-    free(machine->spare_chunks);
-    machine->spare_chunks = next;
-  }
+  kiln__arena_free(&machine->arena);
   free(machine->message);
   machine->message = NULL;
 }
 
 void kiln__machine_end(emu_machine *machine) {
-  while (machine->chunks) {
-    struct emu_chunk *chunk = machine->chunks;
-    machine->chunks = chunk->next;
-    memset(chunk->bytes, 0, chunk->used);
-    chunk->used = 0;
-    chunk->next = machine->spare_chunks;
-    machine->spare_chunks = chunk;
-  }
+  kiln__arena_clear(&machine->arena);
   machine->blocks = NULL;
   machine->trace = NULL;
   machine->transfers = NULL;
   machine->num_transfers = machine->capacity_transfers = 0;
   machine->cluster_count = 0;
-  machine->cluster_sum = (emu_sum){NULL, NULL};
+  machine->cluster_sum = (emu_sum){0};
   machine->last_warp = 0;
   machine->polls = 0;
+  machine->talks = 0;
+  machine->gives_way = machine->stuck = machine->resident = machine->ended = 0;
 }
 
 /* ---- a thread's life ---- */

@@ -2,15 +2,17 @@
  *
  * Invariant: everything below the machine lives from kiln__machine_begin to kiln__machine_end of
  * one cluster, in memory from kiln__machine_take; a fault leaves all fibers where they are. One
- * host thread drives a machine; kiln__emu_current names the emulated thread that runs on it,
- * because an emulated instruction gets no context, as CUDA's do not.
+ * host thread drives a machine, or several in turns where blocks talk; kiln__emu_current names the
+ * emulated thread that runs on it, because an emulated instruction gets no context, as CUDA's do
+ * not.
  *
  *   launch.c      the launch: clusters handed to machines
+ *   world.c       clusters that are resident together, because they talk
  *   machine.c     begin, end, take
  *   scheduler.c   who runs next, when asynchronous work lands
- *   warp.c barrier.c mbarrier.c shared.c global.c copy.c mma.c tma.c wgmma.c registers.c
+ *   warp.c barrier.c mbarrier.c shared.c global.c atomic.c copy.c mma.c tma.c wgmma.c registers.c
  *                 the instructions
- *   clocks.c shadow.c proxy.c wgmma_order.c
+ *   clocks.c shadow.c proxy.c wgmma_order.c past.c global_shadow.c
  *                 happens-before
  *   report.c      faults and deadlocks
  *   trace.c trace_async.c
@@ -23,8 +25,10 @@
 #include <stdint.h>
 
 #include "runtime/emulator/api.h"
+#include "runtime/emulator/arena.h"
 #include "runtime/emulator/clocks.h"
 #include "runtime/emulator/fiber.h"
+#include "runtime/emulator/global_shadow.h"
 #include "runtime/emulator/memory.h"
 #include "runtime/emulator/shadow.h"
 #include "runtime/emulator/tensor_map.h"
@@ -39,6 +43,7 @@
 #define EMU_NAMED_BARRIERS 16u
 #define EMU_REGISTER_FILE  65536
 #define EMU_MESSAGE_BYTES  3072u
+#define EMU_HOST_THREADS   16
 
 typedef enum emu_schedule {
   EMU_LATE,   /* asynchronous work lands when nothing else can run and somebody waits for it */
@@ -59,13 +64,14 @@ typedef enum emu_wait_kind {
   EMU_WAIT_WGMMA,
   EMU_WAIT_BULK,
   EMU_WAIT_REGISTERS,
-  EMU_WAIT_CLUSTER
+  EMU_WAIT_CLUSTER,
+  EMU_WAIT_WORD
 } emu_wait_kind;
 
 typedef struct emu_wait {
   emu_wait_kind kind;
   const void *object;
-  int target; /* parity, barrier number, group, registers */
+  int target; /* parity, barrier number, group, registers, value */
   int read;   /* bulk groups: only their reads of shared memory are waited for */
   const char *site;
 } emu_wait;
@@ -135,6 +141,9 @@ struct emu_thread {
   emu_bulk bulk;
   emu_wgmma_part wgmma;
   int registers;
+  emu_fence fence;       /* the last fence_gpu */
+  const emu_past *told;  /* what its atomics tell behind that fence, once one has */
+  const emu_past *heard; /* by relaxed reads since; counts from the next fence_gpu on */
 };
 
 /* ---- warps and barriers ---- */
@@ -222,6 +231,7 @@ typedef struct emu_transfer {
 
 typedef struct emu_launch emu_launch; /* launch.h */
 typedef struct emu_trace emu_trace;   /* trace.h */
+typedef struct emu_world emu_world;   /* world.h */
 
 struct emu_machine {
   const emu_launch *launch;
@@ -239,14 +249,21 @@ struct emu_machine {
   u32 num_transfers, capacity_transfers;
   u32 cluster_count; /* threads at the cluster's barrier */
   emu_sum cluster_sum;
-  u32 last_warp;                           /* where the scheduler goes on looking */
-  int polled;                              /* a thread has read a flag and gave way */
-  u32 polls;                               /* how often, since a thread has blocked */
-  emu_trace *trace;                        /* NULL but in a trace */
-  struct emu_chunk *chunks, *spare_chunks; /* of this cluster; all zero, for the next */
-  char *windows;                           /* shared memory of the blocks, each with a guard page */
-  char *message;                           /* EMU_MESSAGE_BYTES; "" while there is no fault */
-  i64 cluster;                             /* number in the grid */
+  u32 last_warp;             /* where the scheduler goes on looking */
+  emu_global_shadow *global; /* of the host thread */
+  emu_world *world;          /* NULL where blocks do not talk */
+  int gives_way;             /* at the next step another cluster may run */
+  int stuck;                 /* only another cluster can help */
+  u64 stuck_at;              /* the world's changes then */
+  int resident, ended;       /* a cluster is on it; and has ended */
+  u32 talks;                 /* steps by which blocks talk */
+  int polled;                /* a thread has read a flag and gave way */
+  u32 polls;                 /* how often, since a thread has blocked */
+  emu_trace *trace;          /* NULL but in a trace */
+  emu_arena arena;           /* what lives as long as the cluster */
+  char *windows;             /* shared memory of the blocks, each with a guard page */
+  char *message;             /* EMU_MESSAGE_BYTES; "" while there is no fault */
+  i64 cluster;               /* number in the grid */
 };
 
 typedef struct emu_current {
@@ -265,7 +282,10 @@ void *kiln__machine_take(emu_machine *machine, size_t bytes); /* zeroed; never N
 
 /* ---- scheduler.c ---- */
 
-int kiln__scheduler_run(emu_machine *machine, i64 cluster); /* 0, or -1 with a message */
+void kiln__scheduler_start(emu_machine *machine, i64 cluster);
+/* Runs on until the cluster has ended, gives way to others, or has a fault: machine->ended,
+ * ->stuck, ->message. */
+void kiln__scheduler_resume(emu_machine *machine);
 u32 kiln__scheduler_random(emu_machine *machine);
 void kiln__scheduler_yield(emu_thread *thread);
 /* Blocks the current thread until kiln__scheduler_wake. */
@@ -273,6 +293,8 @@ void kiln__scheduler_block(emu_thread *thread, emu_wait wait);
 void kiln__scheduler_wake(emu_thread *thread);
 /* Gives way to other warps and to what they wait for: between reads of a flag. */
 void kiln__scheduler_poll(emu_thread *thread);
+/* Before a step by which blocks talk: under EMU_LATE every other cluster gets its turn. */
+void kiln__scheduler_talk(emu_thread *thread);
 
 /* Begins an instruction of the current thread: a chance for another to run under EMU_RANDOM, a
  * step of the clock under EMU_TIMED. */
@@ -289,6 +311,9 @@ static inline emu_thread *kiln__emu_enter(const char *site) {
  * */
 void kiln__emu_fault(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 void kiln__emu_deadlock(emu_machine *machine) __attribute__((noreturn));
+/* "deadlock: every thread waits", `why`, and who waits for what on these machines. */
+void kiln__emu_describe_deadlock(const emu_machine *machines, u32 count, const char *why,
+                                 char *message);
 /* Who a component belongs to: "warp 4 lane 31", "TMA on k_full#0". */
 const char *kiln__emu_component_name(emu_machine *machine, u32 component, char *buffer,
                                      size_t size);

@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/emulator/global.h"
+
+#define PLACE_BYTES 128
+
 void kiln__emu_fault(const char *format, ...) {
   emu_machine *machine = kiln__emu_current.machine;
   const emu_thread *thread = kiln__emu_current.thread;
@@ -68,6 +72,7 @@ static int same_wait(const emu_thread *a, const emu_thread *b) {
 }
 
 static void add_object(text *t, const emu_thread *thread) {
+  char place[PLACE_BYTES];
   const emu_wait *wait = &thread->wait;
   switch (wait->kind) {
   case EMU_WAIT_MBARRIER: {
@@ -93,6 +98,11 @@ static void add_object(text *t, const emu_thread *thread) {
     break;
   case EMU_WAIT_WGMMA: add(t, "wgmma group %d", wait->target); break;
   case EMU_WAIT_BULK: add(t, "bulk group %d", wait->target); break;
+  case EMU_WAIT_WORD:
+    add(t, "the word at %s to become %u (it is %u)",
+        kiln__global_place(thread->machine, wait->object, place, sizeof place), (u32)wait->target,
+        *(const u32 *)wait->object);
+    break;
   case EMU_WAIT_NONE: break;
   }
 }
@@ -120,14 +130,24 @@ static int is_first(const emu_thread *thread) {
   return 1;
 }
 
-void kiln__emu_deadlock(emu_machine *machine) {
-  text t = {machine->message, EMU_MESSAGE_BYTES};
-  add(&t, "deadlock: every thread waits");
+static void add_machine(text *t, const emu_machine *machine) {
   for (u32 b = 0; b < machine->num_blocks; b++) {
     for (u32 i = 0; i < machine->num_threads; i++) {
       const emu_thread *thread = &machine->blocks[b].threads[i];
-      if (thread->state == EMU_BLOCKED && is_first(thread)) add_waiters(&t, thread);
+      if (thread->state == EMU_BLOCKED && is_first(thread)) add_waiters(t, thread);
     }
   }
+}
+
+void kiln__emu_describe_deadlock(const emu_machine *machines, u32 count, const char *why,
+                                 char *message) {
+  text t = {message, EMU_MESSAGE_BYTES};
+  add(&t, "deadlock: every thread waits%s", why);
+  for (u32 i = 0; i < count; i++)
+    if (machines[i].resident) add_machine(&t, &machines[i]);
+}
+
+void kiln__emu_deadlock(emu_machine *machine) {
+  kiln__emu_describe_deadlock(machine, 1, "", machine->message);
   kiln__fiber_resume(machine->home);
 }

@@ -6,8 +6,14 @@
  * warps run only when no other warp can and nothing that somebody waits for can land.
  *
  * Late work lands when nothing can run, and only what somebody waits for: the latest moment that
- * the ISA allows. Timed, for traces: threads and landings in the order of the model clock. The
- * scheduler runs on a fiber of its own, so that a fault anywhere is the same step: resume the
+ * the ISA allows. Timed, for traces: threads and landings in the order of the model clock.
+ *
+ * Where blocks talk through global memory several clusters are resident, each with its machine, and
+ * a machine gives way to the others (world.c): when only they can help; at every read of a flag;
+ * late, at every step by which blocks talk; random, at any instruction. Late, a wait for a word of
+ * theirs ends when nothing else can run.
+ *
+ * The scheduler runs on a fiber of its own, so that a fault anywhere is the same step: resume the
  * host's thread and forget all fibers. */
 #include "runtime/emulator/machine.h"
 
@@ -15,11 +21,14 @@
 
 #include "runtime/emulator/launch.h"
 #include "runtime/emulator/trace.h"
+#include "runtime/emulator/world.h"
 
-#define POLLS         (1u << 24) /* reads of flags between two instructions that block */
+#define POLLS         (1u << 24) /* reads of flags until a thread blocks, or a word changes */
 #define YIELD_ONE_IN  16u        /* instructions under EMU_RANDOM */
 #define REDRAW_ONE_IN 64u        /* picks */
 #define LAND_ONE_IN   24u        /* picks */
+#define TALKS         64u /* steps by which blocks talk, until a cluster gives way in eager */
+#define AWAY_ONE_IN   16u /* picks, to another cluster */
 
 u32 kiln__scheduler_random(emu_machine *machine) {
   u64 x = machine->random;
@@ -47,9 +56,20 @@ void kiln__scheduler_yield(emu_thread *thread) {
 
 void kiln__scheduler_poll(emu_thread *thread) {
   emu_machine *machine = thread->machine;
+  u32 *polls = machine->world ? &machine->world->polls : &machine->polls;
   machine->polled = 1;
+  machine->gives_way = machine->world != NULL;
   machine->last_warp = thread->block->rank * machine->num_warps + thread->warp + 1;
-  if (++machine->polls > POLLS) kiln__emu_fault("%s: the flag does not change", thread->site);
+  if (++*polls > POLLS)
+    kiln__emu_fault("%s: the %s does not change", thread->site, machine->world ? "word" : "flag");
+  leave(thread);
+}
+
+void kiln__scheduler_talk(emu_thread *thread) {
+  emu_machine *machine = thread->machine;
+  if (!machine->world || machine->schedule == EMU_RANDOM) return;
+  if (machine->schedule != EMU_LATE && ++machine->talks % TALKS) return;
+  machine->gives_way = 1;
   leave(thread);
 }
 
@@ -161,15 +181,28 @@ static u32 alive(const emu_machine *machine) {
 
 /* ---- the loop, on its own fiber ---- */
 
+/* Nothing can run: a deadlock, unless threads wait for words that another cluster may change. */
+static void no_thread(emu_machine *machine) {
+  if (!machine->world || !kiln__world_waits(machine)) kiln__emu_deadlock(machine);
+  if (kiln__world_wake(machine)) return;
+  machine->stuck = machine->gives_way = 1;
+  machine->stuck_at = machine->world->changes;
+}
+
 static void step(emu_machine *machine) {
   if (machine->polled) land_demanded(machine); /* a thread that polls never blocks */
   machine->polled = 0;
-  if (machine->schedule == EMU_RANDOM && one_in(machine, LAND_ONE_IN)) land_any(machine);
+  if (machine->schedule == EMU_RANDOM) {
+    if (one_in(machine, LAND_ONE_IN)) land_any(machine);
+    if (machine->world && one_in(machine, AWAY_ONE_IN)) machine->gives_way = 1;
+  }
   emu_thread *thread = pick(machine, 0);
   if (!thread && land_demanded(machine)) return;
   if (!thread && machine->starve) thread = pick(machine, 1);
-  if (!thread) kiln__emu_deadlock(machine);
-  run(machine, thread);
+  if (thread)
+    run(machine, thread);
+  else
+    no_thread(machine);
 }
 
 /* ---- by the model clock ---- */
@@ -196,35 +229,49 @@ static void step_timed(emu_machine *machine) {
   if (thread && clock < fmin(tma, wgmma))
     run(machine, thread);
   else if (isinf(fmin(tma, wgmma)))
-    kiln__emu_deadlock(machine);
+    no_thread(machine);
   else if (tma <= wgmma)
     kiln__tma_land_due(machine);
   else
     kiln__wgmma_land_due(machine);
 }
 
+/* Lets another cluster run; goes on when it is this one's turn again. */
+static void give_way(emu_machine *machine) {
+  machine->gives_way = 0;
+  kiln__fiber_switch(&machine->scheduler, machine->home);
+  machine->stuck = 0;
+  if (machine->schedule != EMU_LATE) kiln__world_wake(machine);
+}
+
 static void scheduler_main(void) {
   emu_machine *machine = kiln__emu_current.machine;
   kiln__machine_begin(machine, machine->cluster);
   void (*const next)(emu_machine *) = machine->schedule == EMU_TIMED ? step_timed : step;
-  while (alive(machine)) next(machine);
+  while (alive(machine)) {
+    next(machine);
+    if (machine->gives_way) give_way(machine);
+  }
   kiln__tma_finish(machine);
   if (machine->trace) kiln__trace_end(machine);
+  machine->ended = 1;
   kiln__fiber_resume(machine->home);
 }
 
-int kiln__scheduler_run(emu_machine *machine, i64 cluster) {
-  const emu_current before = kiln__emu_current;
+void kiln__scheduler_start(emu_machine *machine, i64 cluster) {
   machine->cluster = cluster;
+  machine->resident = 1;
   machine->random = 0x9e3779b97f4a7c15ull * (machine->launch->options.seed + 1) +
                     0xd1b54a32d192ed03ull * (u64)cluster;
   if (!machine->random) machine->random = 1;
   for (int i = 0; i < 8; i++) kiln__scheduler_random(machine);
-  kiln__emu_current = (emu_current){NULL, machine};
   const size_t own = machine->num_blocks * machine->num_threads;
-  void *start = kiln__fiber_prepare(&machine->stacks, own, scheduler_main);
-  kiln__fiber_switch(&machine->home, start);
+  machine->scheduler = kiln__fiber_prepare(&machine->stacks, own, scheduler_main);
+}
+
+void kiln__scheduler_resume(emu_machine *machine) {
+  const emu_current before = kiln__emu_current;
+  kiln__emu_current = (emu_current){NULL, machine};
+  kiln__fiber_switch(&machine->home, machine->scheduler);
   kiln__emu_current = before;
-  kiln__machine_end(machine);
-  return machine->message[0] ? -1 : 0;
 }

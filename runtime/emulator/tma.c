@@ -12,6 +12,7 @@
 
 #include "runtime/emulator/global.h"
 #include "runtime/emulator/trace.h"
+#include "runtime/emulator/world.h"
 
 #define POISON      0xff
 #define DESTINATION 128u /* alignment of a box in shared memory */
@@ -57,26 +58,42 @@ static void get_row(const emu_transfer *t, u32 row, char *bytes) {
            CHUNK);
 }
 
-static void load_row(const emu_transfer *t, u32 row) {
-  char bytes[256 * EMU_ELEMENT_BYTES] = {0};
-  const char *from = tensor_row(t, row);
+/* What a row of the box has inside the tensor: from where on, and bytes; 0 = nothing. */
+static u32 inside_row(const emu_transfer *t, u32 row, char **at, u32 *first_byte) {
+  char *start = tensor_row(t, row);
   u32 first, end;
   inside_columns(t, &first, &end);
-  if (from && first < end)
-    memcpy(bytes + first * EMU_ELEMENT_BYTES,
-           from + ((i64)t->coordinates[0] + first) * EMU_ELEMENT_BYTES,
-           (end - first) * EMU_ELEMENT_BYTES);
+  if (!start || first >= end) return 0;
+  *at = start + ((i64)t->coordinates[0] + first) * EMU_ELEMENT_BYTES;
+  *first_byte = first * EMU_ELEMENT_BYTES;
+  return (end - first) * EMU_ELEMENT_BYTES;
+}
+
+static void load_row(const emu_transfer *t, u32 row) {
+  char bytes[256 * EMU_ELEMENT_BYTES] = {0}, *from;
+  u32 first;
+  const u32 count = inside_row(t, row, &from, &first);
+  if (count) memcpy(bytes + first, from, count);
   put_row(t, row, bytes);
 }
 
 static void store_row(const emu_transfer *t, u32 row) {
-  char *to = tensor_row(t, row);
-  u32 first, end;
-  inside_columns(t, &first, &end);
-  if (to && first < end)
-    memcpy(to + ((i64)t->coordinates[0] + first) * EMU_ELEMENT_BYTES,
-           t->staged + row * row_bytes(&t->map) + first * EMU_ELEMENT_BYTES,
-           (end - first) * EMU_ELEMENT_BYTES);
+  char *to;
+  u32 first;
+  const u32 count = inside_row(t, row, &to, &first);
+  if (count) memcpy(to, t->staged + row * row_bytes(&t->map) + first, count);
+}
+
+/* The box as an access of global memory, at issue; over when the mark is known. */
+static void check_order(emu_thread *thread, const emu_allocation *in, const emu_transfer *t,
+                        int kind, emu_mark mark) {
+  if (!thread->machine->checking) return;
+  for (u32 r = 0; r < t->rows; r++) {
+    char *at;
+    u32 first;
+    const u32 count = inside_row(t, r, &at, &first);
+    kiln__global_shadow_access(thread, in, at, count, kind | EMU_ASYNC_PROXY, mark, t->site);
+  }
 }
 
 /* ---- transfers in flight ---- */
@@ -131,6 +148,7 @@ static void land_store(emu_machine *machine, u32 i) {
     for (u32 r = 0; r < t->rows; r++) get_row(t, r, t->staged + r * row_bytes(&t->map));
   } else {
     for (u32 r = 0; r < t->rows; r++) store_row(t, r);
+    kiln__world_changed(machine);
     forget(machine, i);
   }
   const emu_wait *wait = &owner->wait;
@@ -214,18 +232,21 @@ static size_t extent(const TensorMap *map) {
 }
 
 /* A column off 16 bytes is an illegal instruction on the hardware. */
-static void check(const emu_thread *thread, const TensorMap *map, u32 at, int col,
-                  const char *site) {
+static const emu_allocation *check(const emu_thread *thread, const TensorMap *map, u32 at, int col,
+                                   const char *site) {
   if ((uintptr_t)map % 64) kiln__emu_fault("%s: the tensor map is not 64-byte aligned", site);
   if (map->magic != EMU_MAP_MAGIC) kiln__emu_fault("%s: this is no tensor map", site);
   if (col % (int)(CHUNK / EMU_ELEMENT_BYTES))
     kiln__emu_fault("%s: the box begins at column %d, which is no multiple of 16 bytes", site, col);
-  kiln__global_check(thread->machine, map->address, extent(map), 16, site);
+  const emu_allocation *in =
+      kiln__global_check(thread->machine, map->address, extent(map), 16, site);
   const u32 period = map->swizzle ? 8 * map->swizzle : DESTINATION;
   kiln__shared_check(thread->block, at, row_bytes(map) * box_rows(map), period, site);
+  return in;
 }
 
-static void load_to(emu_thread *thread, emu_block *block, const emu_transfer *model, u32 bar) {
+static void load_to(emu_thread *thread, emu_block *block, const emu_allocation *in,
+                    const emu_transfer *model, u32 bar) {
   emu_machine *machine = thread->machine;
   emu_transfer t = *model;
   emu_mbarrier *m = kiln__mbarrier_find(block, bar, t.site);
@@ -235,6 +256,7 @@ static void load_to(emu_thread *thread, emu_block *block, const emu_transfer *mo
   const u32 component =
       machine->checking ? kiln__clocks_of_barrier(&machine->clocks, block->rank, m->index) : 0;
   const emu_mark mark = {component, (int)m->phase + 1};
+  check_order(thread, in, &t, EMU_READS, mark);
   kiln__shadow_tma_load(thread, block, t.at, bytes, mark, t.site);
   memset(block->shared + t.at, POISON, bytes);
   t.block = block;
@@ -257,9 +279,9 @@ void kiln__emu_tma_load(u32 to, const TensorMap *map, u32 bar, int col, int row,
                         int batch, u64 policy, const char *site) {
   emu_thread *thread = kiln__emu_enter(site);
   (void)policy;
-  check(thread, map, to, col, site);
+  const emu_allocation *in = check(thread, map, to, col, site);
   const emu_transfer t = transfer(map, to, (const int[]){col, row, head, batch}, site);
-  load_to(thread, thread->block, &t, bar);
+  load_to(thread, thread->block, in, &t, bar);
 }
 
 void kiln__emu_tma_load_multicast(u32 to, const TensorMap *map, u32 bar, int col, int row, int head,
@@ -267,26 +289,28 @@ void kiln__emu_tma_load_multicast(u32 to, const TensorMap *map, u32 bar, int col
   emu_thread *thread = kiln__emu_enter(site);
   emu_machine *machine = thread->machine;
   (void)policy;
-  check(thread, map, to, col, site);
+  const emu_allocation *in = check(thread, map, to, col, site);
   if (!blocks || blocks >> machine->num_blocks)
     kiln__emu_fault("%s: mask 0x%x names blocks outside a cluster of %u", site, blocks,
                     machine->num_blocks);
   const emu_transfer t = transfer(map, to, (const int[]){col, row, head, batch}, site);
   for (u32 b = 0; b < machine->num_blocks; b++)
-    if (blocks >> b & 1) load_to(thread, &machine->blocks[b], &t, bar);
+    if (blocks >> b & 1) load_to(thread, &machine->blocks[b], in, &t, bar);
 }
 
 void kiln__emu_tma_store(const TensorMap *map, u32 from, int col, int row, int head, int batch,
                          const char *site) {
   emu_thread *thread = kiln__emu_enter(site);
   emu_machine *machine = thread->machine;
-  check(thread, map, from, col, site);
+  const emu_allocation *in = check(thread, map, from, col, site);
   emu_transfer t = transfer(map, from, (const int[]){col, row, head, batch}, site);
   t.store = 1;
   t.block = thread->block;
   t.owner = thread;
   t.group = thread->bulk.committed + 1;
+  const emu_mark written = {thread->knows.first + EMU_STORED, t.group};
   kiln__shadow_tma_store(thread, from, t.rows * row_bytes(map), t.group, site);
+  check_order(thread, in, &t, EMU_WRITES, written);
   thread->bulk.open++;
   thread->bulk.last = t.group;
   if (machine->trace) {
@@ -316,8 +340,10 @@ static void wait_bulk(int pending, int read, const char *site) {
   if (owes_stores(thread->machine, thread, group, read))
     kiln__scheduler_block(thread, (emu_wait){EMU_WAIT_BULK, thread, group, read, site});
   if (thread->machine->trace) kiln__trace_bulk_waited(thread, read, site);
-  if (group <= thread->knows.own[EMU_BULK]) return;
-  thread->knows.own[EMU_BULK] = group;
+  int *own = thread->knows.own;
+  if (group <= own[EMU_BULK] && (read || group <= own[EMU_STORED])) return;
+  if (group > own[EMU_BULK]) own[EMU_BULK] = group;
+  if (!read) own[EMU_STORED] = group;
   thread->knows.version++;
 }
 

@@ -95,7 +95,7 @@ int kiln__emu_redux_max_i32(int x, const char *site) {
 
 static void join_lanes(emu_warp *warp) {
   emu_machine *machine = warp->threads[0].machine;
-  emu_sum sum = {NULL, NULL};
+  emu_sum sum = {0};
   for (u32 i = 0; i < EMU_WARP; i++) kiln__clocks_release(&warp->threads[i], &sum);
   emu_snapshot *all = kiln__clocks_publish(machine, &sum);
   for (u32 i = 0; i < EMU_WARP; i++) kiln__clocks_acquire(&warp->threads[i], all);

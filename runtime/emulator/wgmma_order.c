@@ -19,7 +19,7 @@ static void reset(emu_machine *machine, emu_meeting *m) {
 /* Where there are more snapshots than places, the last one takes all the rest: their minimum. */
 static void fold(emu_machine *machine, struct emu_party *party, const emu_snapshot *seen) {
   const u32 count = machine->clocks.count;
-  emu_sum sum = {party->seen->clock, NULL};
+  emu_sum sum = {.clock = party->seen->clock};
   emu_snapshot *both = kiln__clocks_publish(machine, &sum);
   kiln__clocks_minimum(both->clock, seen->clock, count);
   kiln__clocks_drop(machine, party->seen);

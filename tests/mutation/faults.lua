@@ -179,7 +179,8 @@ fault("no wait for the last store", "hopper-2", "bulk_wait_read is missing",
   edit(fast, "//@ if o_staged then\n  if (me->lane == 0) bulk_wait_read(0);\n",
     "//@ if o_staged then\n"),
   edit(consume, "  if (me.lane == 0) bulk_wait(0);\n}", "}"))
-fault("a store overtakes the one that replaces it", "hopper-2", VALUES,
+fault("a store overtakes the one that replaces it", "hopper-2",
+  "(no bulk_wait, or no release behind it)",
   edit(consume, "    if (me.lane == 0) bulk_wait(0); /* what was stored must not overtake what "
     .. "replaces it */\n", ""))
 fault("store not committed", "hopper-2", "may still read",
@@ -201,6 +202,21 @@ fault("setmaxnreg over the pool", "hopper-2", "deadlock",
   edit(hopper, "reg_inc(${consumer_registers})", "reg_inc(240)"))
 fault("swizzle of stmatrix missing", "hopper-2", VALUES,
   edit(consume, "((2 * k % 8 + half) ^ (row & 7)) << 4", "(2 * k % 8 + half) << 4"))
+
+
+-- ---- global memory: the values are right, the same words are written twice ----
+
+local APART = "nothing orders blocks that do not talk"
+local BY_LANES = "if (!a->lse || (me->lane & 3) != 0) return;"
+
+fault("two blocks compute the same tiles", "hopper-2", APART,
+  edit(produce, "  int rounds = (int)(a->tiles / num_blocks());\n"
+    .. "  rounds += tile_number(rounds) < a->tiles;",
+    "  int rounds = (int)((a->tiles + num_blocks() - 1) / num_blocks());"),
+  edit(produce, "  const u32 head_index = t / (u32)a->m_blocks;",
+    "  t %= (u32)a->tiles;\n  const u32 head_index = t / (u32)a->m_blocks;"))
+fault("four lanes store one lse", "hopper-2", "is not ordered after",
+  edit(consume, BY_LANES, "if (!a->lse) return;"))
 
 faults.num_hopper = #faults
 
@@ -248,6 +264,8 @@ fault("ldmatrix: rows of k", "ampere-1", VALUES,
   edit(ampere, "(lane & 7) + (lane >> 4) * 8, k_chunk", "lane & 15, k_chunk"))
 fault("ldmatrix: v not transposed", "ampere-1", VALUES,
   edit(ampere, "ldmatrix_x4_trans(b", "ldmatrix_x4(b"))
+fault("ampere: four lanes store one lse", "ampere-1", "is not ordered after",
+  edit(ampere, "if (lse && (lane & 3) == 0 && first", "if (lse && first"))
 fault("ampere: causal mask off by one", "ampere-2-causal", VALUES,
   edit(ampere, "row + 1 + a->seqlen_k", "row + 2 + a->seqlen_k"))
 fault("ampere: end mask off by one", "ampere-1", VALUES,

@@ -30,6 +30,7 @@
   X(emulator_warp)          \
   X(emulator_hopper)        \
   X(emulator_faults)        \
+  X(emulator_blocks)        \
   X(emulator_device)
 
 #define X(name) Suite *suite_##name(void);
