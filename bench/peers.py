@@ -3,17 +3,18 @@
     python3 bench/peers.py [--out FILE.json] [--rounds N] [--dtype bf16|fp16] [--ampere] SHAPES...
 
 SHAPES: grid (head_dim 64, 128, 256 x none, causal x seqlen 512 ... 16384, 16,384 tokens, hidden
-size 2,048), or HEAD_DIM:MASK:SEQLEN, for example 128:causal:4096. Engines of a row run in turn,
-`rounds` times, by device events around calls with a flushed L2 cache; the median of the medians
-counts. Inputs are random and normal. FLOPs are 4 b h s^2 d, half of it when causal. Figures of
-different runs are not comparable: power and clocks move them by several per cent; ratios within
-one run are.
+size 2,048), or HEAD_DIM:MASK:SEQLEN, for example 128:causal:4096. Engines of a row run one after
+another, `rounds` times in an order drawn anew, by device events around calls with a flushed L2
+cache; the median of the medians counts. Inputs are random and normal. FLOPs are 4 b h s^2 d, half
+of it when causal. Figures of different runs are not comparable: power and clocks move them by
+several per cent; ratios within one run are.
 """
 
 import argparse
 import json
 import math
 import os
+import random
 import sys
 
 import torch
@@ -60,7 +61,8 @@ def engines(context, head_dim, causal, seqlen, dtype, with_ampere):
 def measure(found, rounds):
     times = {name: [] for name in found}
     for _ in range(rounds):
-        for name, run in found.items():
+        # In a fixed order the same engine would always follow the one that heats the GPU most.
+        for name, run in random.sample(list(found.items()), len(found)):
             times[name].append(triton.testing.do_bench(run, warmup=5, rep=20, return_mode="median"))
     return {name: sorted(t)[len(t) // 2] for name, t in times.items()}
 

@@ -20,6 +20,15 @@ const kiln__problem kiln__problems[] = {
     {"size-1x1000", "one query of a thousand keys", SIZES(3, 1, 1000, 8, 4)},
     {"size-129x1", "many queries of one key", SIZES(1, 129, 1, 2, 1), .flags = KILN__EXACT},
     {"batch-5", "five sequences", SIZES(5, 100, 90, 2, 2)},
+    /* ---- the order of causal tiles: heads in pairs, and what is left over ---- */
+    {"order-a", "7 heads of 3 blocks", SIZES(1, 300, 20, 7, 7), .mask = KILN__CAUSAL_ONLY,
+     .flags = KILN__QUICK | KILN__WHOLE},
+    {"order-b", "7 heads of 5 blocks", SIZES(1, 600, 20, 7, 1), .mask = KILN__CAUSAL_ONLY,
+     .flags = KILN__WHOLE},
+    {"order-c", "91 heads of 7 blocks", SIZES(1, 800, 20, 91, 13), .mask = KILN__CAUSAL_ONLY,
+     .flags = KILN__GPU_ALONE},
+    {"order-d", "94 heads of 9 blocks", SIZES(2, 1100, 1150, 47, 47), .mask = KILN__CAUSAL_ONLY,
+     .flags = KILN__GPU_ALONE},
     /* ---- heads ---- */
     {"gqa-2", "2 query heads a key head", SIZES(1, 88, 88, 8, 4)},
     {"gqa-3", "3 query heads a key head", SIZES(1, 65, 129, 6, 2)},
@@ -137,9 +146,10 @@ static int32_t shorter(int32_t length, int32_t divisor) {
   return length == 0 ? 0 : length < divisor ? 1 : length / divisor;
 }
 
-/* At most 160 rows, two of batch and eight heads. */
+/* At most 160 rows, two of batch and eight heads, but for what is small enough as a whole. */
 kiln__problem kiln__problem_shrink(const kiln__problem *problem) {
   kiln__problem p = *problem;
+  if (p.flags & KILN__WHOLE) return p;
   int32_t longest = p.seqlen_q > p.seqlen_k ? p.seqlen_q : p.seqlen_k;
   int32_t divisor = longest / 160 + 1;
   p.seqlen_q = shorter(p.seqlen_q, divisor);

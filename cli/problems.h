@@ -55,7 +55,8 @@ enum {
   KILN__MAY_REFUSE = 32, /* right, or MISALIGNED                                   */
   KILN__INFINITE = 64,   /* gaps and tails hold infinity and not NaN               */
   KILN__QUICK = 128,     /* part of --quick                                        */
-  KILN__SCALE_GIVEN = 256
+  KILN__SCALE_GIVEN = 256,
+  KILN__WHOLE = 512 /* not scaled down for the emulator                        */
 };
 
 typedef struct kiln__problem {

@@ -44,6 +44,7 @@ end
 
 -- A text line as a Lua expression: `x = ${n};` gives  "x = " .. _value((n), "n") .. ";"
 local function text_expression(line, where)
+  if not line:find("${", 1, true) then return ("%q"):format(line) end
   local parts, from = {}, 1
   while true do
     local open = line:find("${", from, true)
@@ -62,9 +63,10 @@ end
 local function translate(name, text)
   if text:sub(-1) ~= "\n" then text = text .. "\n" end
   local out = {}
-  for line in text:gmatch("(.-)\r?\n") do
+  for line in text:gmatch("([^\n]*)\n") do
+    if line:sub(-1) == "\r" then line = line:sub(1, -2) end
     local number = #out + 1
-    local code = line:match("^%s*//@(.*)$")
+    local code = line:find("//@", 1, true) and line:match("^%s*//@(.*)$")
     if not code then
       local where = ("templates/%s:%d"):format(name, number)
       code = ("_emit(%d, %s)"):format(number, text_expression(line, where))

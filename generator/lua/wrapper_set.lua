@@ -41,9 +41,10 @@ local function index_rows(rows)
   return index
 end
 
+-- A name that carries a shape has a digit: most names need no look at the patterns.
 local function find(index, name)
   local entry = name ~= "patterns" and index[name]
-  if entry then return entry end
+  if entry or not name:find("%d") then return entry or nil end
   for _, candidate in ipairs(index.patterns) do
     local captures = table.pack(name:match(candidate.row.pattern))
     local row = captures[1] and candidate.row.make(table.unpack(captures, 1, captures.n))

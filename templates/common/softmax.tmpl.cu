@@ -71,27 +71,21 @@ DEV void exponentials(float *s, const float *bias, float c) {
   }
 }
 
-/* Takes a block of scores into m and turns it into p. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float ref[2];
-  raise_maximum(s, ${block_n}, st, factor, ref, c);
-  const float b0 = ref[0] * c, b1 = ref[1] * c;
-  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise
-   * subtract first. */
-  if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
-#pragma unroll
-    for (int j = 0; j < ${block_n // 8}; j++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
-    }
-  } else {
-    const float bias[2] = {-b0 - shift, -b1 - shift};
-    exponentials(s, bias, c);
-  }
+/* s <- 2^((s - ref) c - shift): subtracted first, so that the rounding of ref c cannot show. */
+DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 #pragma unroll
   for (int j = 0; j < ${block_n // 8}; j++) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) st->l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
+    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
+  }
+}
+
+/* l += this thread's part of the block's sums */
+DEV void sum_rows(const float *s, float *l) {
+#pragma unroll
+  for (int j = 0; j < ${block_n // 8}; j++) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
   }
 }
 

@@ -165,6 +165,21 @@ DEV Place place_of(i64 tile, const ForwardArgs *a) {
   return x;
 }
 
+/* Takes a block of scores into m and turns it into p. */
+DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
+  float ref[2];
+  raise_maximum(s, ${block_n}, st, factor, ref, c);
+  const float b0 = ref[0] * c, b1 = ref[1] * c;
+  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16). */
+  if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
+    exact_exponentials(s, ref, c, shift);
+  } else {
+    const float bias[2] = {-b0 - shift, -b1 - shift};
+    exponentials(s, bias, c);
+  }
+  sum_rows(s, st->l);
+}
+
 /* Hides keys past the end${causal and " and past the diagonal" or ""} in block n. */
 DEV void mask_block(float *s, int n, const ForwardArgs *a) {
   const int lane = thread_index() & 31, column = n * ${block_n} + 2 * (lane & 3);

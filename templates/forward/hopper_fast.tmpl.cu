@@ -84,22 +84,35 @@ DEV void run_fast(Consumer *me) {
   float s[${block_n // 2}], o[${dv16 // 2}], factor[2];
   u32 p[${block_n // 4}];
   FastState st;
-  Share x = take_tile(me);
-  int n = x.blocks - 1;
+  Share x = take_tile(me), before = x;
   bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
   issue_scores(me, s);
   wgmma_wait(0);
   touch_f32x${block_n // 2}(s);
-  free_k(me);
-//@ if not o_staged then
-  if (n == 0) free_q(me, q_place(me));
-//@ end
-  first_step(me, s, &st, n, x);
-  pack_and_sum(p, s, st.row.l, 0.0f);
-#pragma unroll
-  for (int i = 0; i < ${dv16 // 2}; i++) o[i] = 0.0f;
 
-  for (;;) {
+  /* On entry the first scores of x run, and beside them the last product of the tile before. */
+#pragma unroll 1
+  for (int round = -1;;) {
+    int n = x.blocks - 1;
+    if (round >= 0) {
+      free_v(me);
+      finish_fast(me, o, &st, before, round);
+    }
+    if (x.blocks == 0) break;
+    free_k(me);
+//@ if not o_staged then
+    if (n == 0) free_q(me, q_place(me));
+//@ end
+    first_step(me, s, &st, n, x);
+    pack_and_sum(p, s, st.row.l, 0.0f);
+//@ if o_staged then
+    if (round >= 0) {
+      if (me->lane == 0) bulk_wait_read(0);
+      free_q(me, round & 1);
+    }
+//@ end
+#pragma unroll
+    for (int i = 0; i < ${dv16 // 2}; i++) o[i] = 0.0f;
     /* Blocks of the diagonal and past it. */
 #pragma unroll 1
     while (n > 0 && n * (i64)${block_n} >= x.full) {
@@ -143,44 +156,25 @@ DEV void run_fast(Consumer *me) {
       pack_and_sum(p, s, st.row.l, 0.0f);
 //@ end
     }
-    const int round = me->tile;
+    round = me->tile;
     next_place(me);
-    const Share next = take_tile(me);
-    if (next.blocks == 0) break;
-    /* The first scores of the next tile run beside the last product of this one. */
-    issue_both(me, s, o, p);
-    n = next.blocks - 1;
-    wgmma_wait(0);
-    touch_f32x${block_n // 2}(s);
+    before = x;
+    x = take_tile(me);
+    if (x.blocks > 0) {
+      issue_both(me, s, o, p);
+      wgmma_wait(0);
+      touch_f32x${block_n // 2}(s);
+    } else {
+      bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
+      issue_output(me, o, p);
+      wgmma_wait(0);
+    }
     touch_f32x${dv16 // 2}(o);
     touch_u32x${block_n // 4}(p);
-    free_k(me);
-    free_v(me);
-//@ if not o_staged then
-    if (n == 0) free_q(me, q_place(me));
-//@ end
-    finish_fast(me, o, &st, x, round);
-    x = next;
-    first_step(me, s, &st, n, x);
-    pack_and_sum(p, s, st.row.l, 0.0f);
-//@ if o_staged then
-    if (me->lane == 0) bulk_wait_read(0);
-    free_q(me, round & 1);
-//@ end
-#pragma unroll
-    for (int i = 0; i < ${dv16 // 2}; i++) o[i] = 0.0f;
   }
-  const int round = me->tile - 1;
-  bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
-  issue_output(me, o, p);
-  wgmma_wait(0);
-  touch_f32x${dv16 // 2}(o);
-  touch_u32x${block_n // 4}(p);
-  free_v(me);
-  finish_fast(me, o, &st, x, round);
 //@ if o_staged then
   if (me->lane == 0) bulk_wait_read(0);
-  free_q(me, round & 1);
+  free_q(me, me->tile - 1 & 1);
 //@ end
   free_q(me, q_place(me));
   next_place(me);

@@ -1,33 +1,100 @@
 /* ---- producer: one thread ---- */
 
-/* Numbers of this block's tiles, and what a number means. There are fewer than 2^32 of them: the
- * launch makes sure. */
+/* ---- which tiles, in which order ---- */
+
 //@ if causal then
-/* Longest first: m blocks descending, heads fastest, in sections of heads whose keys and values
- * stay in the L2 cache (32 MiB). Blocks take tiles to and fro (0 .. G - 1, then G - 1 .. 0), so
- * that each gets long and short ones. */
-DEV i64 tile_number(int round) {
-  return round * num_blocks() + (round & 1 ? num_blocks() - 1 - block_index() : block_index());
+/* Causal tiles differ in length. Heads go in pairs: unit i of a pair is block m - 1 - i of one head
+ * and block i of the other, together as long as any other unit. So thread blocks keep step, and
+ * those that work on a head do it at the same time, while its keys are in L2. What does not fill a
+ * round of units goes out tile by tile, longest first and to and fro (0 .. G - 1, then G - 1 .. 0):
+ * that evens out the end. */
+typedef struct {
+  u32 step, whole; /* steps taken; those that are halves of units */
+} Walk;
+
+DEV Walk walk_begin(const ForwardArgs *a) {
+  const u32 pairs = (u32)a->num_heads * (u32)a->batch / 2;
+  const u32 rounds = pairs * (u32)a->m_blocks / (u32)num_blocks();
+  Walk w;
+  w.step = 0;
+  w.whole = 2 * rounds;
+  return w;
 }
-DEV Tile tile_of(u32 t, const ForwardArgs *a) {
-  const u32 m_blocks = (u32)a->m_blocks, heads = (u32)a->num_heads * (u32)a->batch;
-  const u32 fit = ${33554432 // (2 * (dim + dv))}u / ((u32)a->seqlen_k + 1);
-  const u32 wide = fit < 1 ? 1 : fit < heads ? fit : heads; /* heads of a section */
-  const u32 section = t / (wide * m_blocks) * wide, inside = t - section * m_blocks;
-  const u32 width = heads - section < wide ? heads - section : wide, up = inside / width;
-  const u32 head_index = section + inside - up * width;
-  Tile x;
-  x.first = (int)(m_blocks - 1 - up) * ${block_m};
+
+/* Tile t of the tail: head (batch included) and block; 0: t is past the end. The body may have
+ * taken i0 units of a pair: then the `edge` longest levels lack the pair's first head, the `edge`
+ * shortest its second, and those between have both or neither. */
+DEV int tail_tile(u32 t, u32 body, const ForwardArgs *a, u32 *head, u32 *block) {
+  const u32 m = (u32)a->m_blocks, pair = body / m, i0 = body - pair * m;
+  const u32 left = (u32)a->num_heads * (u32)a->batch - 2 * pair; /* heads, the pair's included */
+  const u32 edge = i0 < m - i0 ? i0 : m - i0, between = edge == i0 ? left : left - 2;
+  const u32 long_end = edge * (left - 1), short_begin = long_end + (m - 2 * edge) * between;
+  u32 up, skip;
+  if (t >= short_begin + long_end) return 0;
+  if (t < long_end) {
+    up = t / (left - 1);
+    skip = 1 + t - up * (left - 1);
+  } else if (t < short_begin) {
+    up = (t - long_end) / between;
+    skip = left - between + t - long_end - up * between;
+    up += edge;
+  } else {
+    up = (t - short_begin) / (left - 1);
+    const u32 i = t - short_begin - up * (left - 1);
+    skip = i == 0 ? 0 : 1 + i;
+    up += m - edge;
+  }
+  *head = 2 * pair + skip;
+  *block = m - 1 - up;
+  return 1;
+}
+
+/* This thread block's next tile; 0: there is none. */
+DEV int walk_next(Walk *w, const ForwardArgs *a, u32 *head, u32 *block) {
+  const u32 m = (u32)a->m_blocks, grid = (u32)num_blocks(), me = (u32)block_index();
+  const u32 step = w->step++;
+  if (step >= w->whole) {
+    const u32 k = step - w->whole;
+    return tail_tile(k * grid + (k & 1 ? grid - 1 - me : me), w->whole / 2 * grid, a, head, block);
+  }
+  const u32 unit = step / 2 * grid + me, pair = unit / m, i = unit - pair * m;
+  *head = 2 * pair + (step & 1);
+  *block = step & 1 ? i : m - 1 - i;
+  return 1;
+}
 //@ else
-/* m block fastest, then head, then batch: neighbouring blocks share keys and values. */
-DEV i64 tile_number(int round) { return round * num_blocks() + block_index(); }
-DEV Tile tile_of(u32 t, const ForwardArgs *a) {
-  const u32 head_index = t / (u32)a->m_blocks;
-  Tile x;
-  x.first = (int)(t - head_index * (u32)a->m_blocks) * ${block_m};
+/* m block fastest, then head, then batch: neighbouring thread blocks share keys and values. */
+typedef struct {
+  u32 step;
+} Walk;
+
+DEV Walk walk_begin(const ForwardArgs *a) {
+  Walk w;
+  (void)a;
+  w.step = 0;
+  return w;
+}
+
+DEV int walk_next(Walk *w, const ForwardArgs *a, u32 *head, u32 *block) {
+  const i64 t = (i64)w->step++ * num_blocks() + block_index();
+  *head = (u32)t / (u32)a->m_blocks;
+  *block = (u32)t - *head * (u32)a->m_blocks;
+  return t < a->tiles;
+}
 //@ end
-  x.batch = (int)(head_index / (u32)a->num_heads);
-  x.head = (int)(head_index - (u32)x.batch * (u32)a->num_heads);
+
+/* The next tile, or the next failed one; blocks = 0: the end. */
+DEV Tile next_tile(Walk *w, u32 smem, int failed_only, const ForwardArgs *a) {
+  Tile x = {0, 0, 0, 0};
+  u32 head, block;
+  int round;
+  do {
+    round = (int)w->step;
+    if (!walk_next(w, a, &head, &block)) return x;
+  } while (failed_only && !lds_flag(failed_tile(smem, round)));
+  x.first = (int)block * ${block_m};
+  x.batch = (int)(head / (u32)a->num_heads);
+  x.head = (int)(head - (u32)x.batch * (u32)a->num_heads);
   i64 end = a->seqlen_k;
 //@ if causal then
   i64 last = (i64)x.first + ${block_m};
@@ -37,6 +104,8 @@ DEV Tile tile_of(u32 t, const ForwardArgs *a) {
   x.blocks = end < 1 ? 1 : (int)((end + ${block_n - 1}) / ${block_n});
   return x;
 }
+
+/* ---- the ring ---- */
 
 /* Where the producer stands. */
 typedef struct {
@@ -90,70 +159,45 @@ DEV void send_${t.name}(Producer *me, Tile x, int n) {
 }
 
 //@ end
-/* Sends all tiles as one stream of key blocks: keys of a block, then values of the block before,
- * over the borders of tiles.
+/* Sends tiles as one stream, over their borders: the keys of a block, then the values of the block
 //@ if q_slots == 2 then
- * The next tile and its queries go out before the last block of the present one.
+ * before. The next tile's queries go out before the last values.
+//@ else
+ * before. The next tile's queries go out when theirs is the place, after the last values.
 //@ end
  */
-DEV void send_tiles(Producer *me, int rounds) {
-  Tile before = {0, 0, 0, 0};
-  int before_n = 0;
-  Tile x = tile_of((u32)tile_number(0), me->a);
+DEV void send_tiles(Producer *me, int failed_only) {
+  Walk walk = walk_begin(me->a);
+  Tile x = next_tile(&walk, me->smem, failed_only, me->a);
+  send_tile(me, x);
+  if (x.blocks > 0) send_k(me, x, x.blocks - 1);
 #pragma unroll 1
-  for (int round = 0; round < rounds; round++) {
-    Tile next = {0, 0, 0, 0};
-    if (round + 1 < rounds)
-      next = tile_of((u32)tile_number(round + 1), me->a);
+  while (x.blocks > 0) {
 #pragma unroll 1
-    for (int n = x.blocks - 1; n >= 0; n--) {
+    for (int n = x.blocks - 2; n >= 0; n--) {
       send_k(me, x, n);
-//@ if q_slots == 2 then
-      if (round == 0 && n == x.blocks - 1) send_tile(me, x);
-//@ else
-      if (n == x.blocks - 1) send_tile(me, x);
-//@ end
-      if (before.blocks > 0) send_v(me, before, before_n);
-      before = x;
-      before_n = n;
-//@ if q_slots == 2 then
-      if (n == (x.blocks > 2 ? 1 : 0)) send_tile(me, next);
-//@ end
+      send_v(me, x, n + 1);
     }
+    const Tile next = next_tile(&walk, me->smem, failed_only, me->a);
+//@ if q_slots == 2 then
+    send_tile(me, next);
+//@ end
+    if (next.blocks > 0) send_k(me, next, next.blocks - 1);
+    send_v(me, x, 0);
+//@ if q_slots == 1 then
+    send_tile(me, next);
+//@ end
     x = next;
   }
-//@ if q_slots == 1 then
-  send_tile(me, x);
-//@ end
-  send_v(me, before, before_n);
-}
-
-/* Sends one tile by itself. */
-DEV void send_one(Producer *me, Tile x) {
-#pragma unroll 1
-  for (int n = x.blocks - 1; n >= 0; n--) {
-    send_k(me, x, n);
-    if (n == x.blocks - 1)
-      send_tile(me, x);
-    else
-      send_v(me, x, n + 1);
-  }
-  send_v(me, x, 0);
 }
 
 DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const TensorMap *map_v,
                  const ForwardArgs *a) {
   Producer me = {smem, map_q, map_k, map_v, a, {{0, 0}, {0, 0}, {0, 0}}};
-  int rounds = (int)(a->tiles / num_blocks());
-  rounds += tile_number(rounds) < a->tiles;
-  send_tiles(&me, rounds);
-  bar_wait(fast_done(smem), 0);
-  if (!lds_flag(any_failed(smem))) return;
 #pragma unroll 1
-  for (int round = 0; round < rounds; round++) {
-    if (!lds_flag(failed_tile(smem, round))) continue;
-    send_one(&me, tile_of((u32)tile_number(round), a));
+  for (int again = 0; again < 2; again++) {
+    send_tiles(&me, again);
+    if (!again) bar_wait(fast_done(smem), 0);
+    if (!lds_flag(any_failed(smem))) return;
   }
-  const Tile end = {0, 0, 0, 0};
-  send_tile(&me, end);
 }

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --dtype bf16 --head-dim 64 --causal --block-m 128 --block-n 112 --num-stages 1 --num-warps 4 --plain
-// source id 804114eb3b12505ba2a02f2eb18e8495ea1032aada4d32786b5f2a29b87f09a0
+// source id 55de0e2dbabc6e5beecb75f67cdf987804e94725caced91687e675bdeda2d3eb
 // family ampere
 // spec arch=sm_80 pass=forward algorithm=flash dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
 // tile block_m=128 block_n=112 num_stages=1 num_warps=4
@@ -193,27 +193,21 @@ DEV void exponentials(float *s, const float *bias, float c) {
   }
 }
 
-/* Takes a block of scores into m and turns it into p. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float ref[2];
-  raise_maximum(s, 112, st, factor, ref, c);
-  const float b0 = ref[0] * c, b1 = ref[1] * c;
-  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise
-   * subtract first. */
-  if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
-#pragma unroll
-    for (int j = 0; j < 14; j++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
-    }
-  } else {
-    const float bias[2] = {-b0 - shift, -b1 - shift};
-    exponentials(s, bias, c);
-  }
+/* s <- 2^((s - ref) c - shift): subtracted first, so that the rounding of ref c cannot show. */
+DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 #pragma unroll
   for (int j = 0; j < 14; j++) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) st->l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
+    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
+  }
+}
+
+/* l += this thread's part of the block's sums */
+DEV void sum_rows(const float *s, float *l) {
+#pragma unroll
+  for (int j = 0; j < 14; j++) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
   }
 }
 
@@ -408,6 +402,21 @@ DEV Place place_of(i64 tile, const ForwardArgs *a) {
   x.head = (int)(x.head_index - x.batch * a->num_heads);
   x.first = (a->m_blocks - 1 - (int)(tile - x.head_index * a->m_blocks)) * 128;
   return x;
+}
+
+/* Takes a block of scores into m and turns it into p. */
+DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
+  float ref[2];
+  raise_maximum(s, 112, st, factor, ref, c);
+  const float b0 = ref[0] * c, b1 = ref[1] * c;
+  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16). */
+  if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
+    exact_exponentials(s, ref, c, shift);
+  } else {
+    const float bias[2] = {-b0 - shift, -b1 - shift};
+    exponentials(s, bias, c);
+  }
+  sum_rows(s, st->l);
 }
 
 /* Hides keys past the end and past the diagonal in block n. */

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --dtype bf16 --head-dim 64 --causal --block-m 128 --block-n 112 --num-stages 1 --num-warps 4
-// source id 8ece21845067c9c6bd0db34d328c726be3e0e636cf9565a7af5c66e41c5f95f8
+// source id 8f934001855a198f6443f582bd02e58e70fd7a4d2ba6d170213a8b62bd648aef
 // family ampere, for the emulator
 // spec arch=sm_80 pass=forward algorithm=flash dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
 // tile block_m=128 block_n=112 num_stages=1 num_warps=4
@@ -246,34 +246,28 @@ DEV void exponentials(float *s, const float *bias, float c) {
   }
 }
 
-/* Takes a block of scores into m and turns it into p. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float ref[2];
-  raise_maximum(s, 112, st, factor, ref, c);
-  const float b0 = ref[0] * c, b1 = ref[1] * c;
-  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise
-   * subtract first. */
-  if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
-#pragma unroll
-    for (int j = 0; j < 14; j++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
-    }
-  } else {
-    const float bias[2] = {-b0 - shift, -b1 - shift};
-    exponentials(s, bias, c);
-  }
+/* s <- 2^((s - ref) c - shift): subtracted first, so that the rounding of ref c cannot show. */
+DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 #pragma unroll
   for (int j = 0; j < 14; j++) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) st->l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
+    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
+  }
+}
+
+/* l += this thread's part of the block's sums */
+DEV void sum_rows(const float *s, float *l) {
+#pragma unroll
+  for (int j = 0; j < 14; j++) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
   }
 }
 
 DEV int sees_keys(i64 row, const ForwardArgs *a) {
-#line 100 "/kiln/templates/common/softmax.tmpl.cu"
+#line 94 "/kiln/templates/common/softmax.tmpl.cu"
   return a->seqlen_k > 0 && row + a->seqlen_k >= a->seqlen_q;
-#line 104 "/kiln/templates/common/softmax.tmpl.cu"
+#line 98 "/kiln/templates/common/softmax.tmpl.cu"
 }
 
 /* 1 / l by IEEE division, so that a power of two stays one: a row that sees one key returns v
@@ -484,22 +478,37 @@ DEV Place place_of(i64 tile, const ForwardArgs *a) {
   return x;
 }
 
+/* Takes a block of scores into m and turns it into p. */
+DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
+  float ref[2];
+  raise_maximum(s, 112, st, factor, ref, c);
+  const float b0 = ref[0] * c, b1 = ref[1] * c;
+  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16). */
+  if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
+    exact_exponentials(s, ref, c, shift);
+  } else {
+    const float bias[2] = {-b0 - shift, -b1 - shift};
+    exponentials(s, bias, c);
+  }
+  sum_rows(s, st->l);
+}
+
 /* Hides keys past the end and past the diagonal in block n. */
 DEV void mask_block(float *s, int n, const ForwardArgs *a) {
   const int lane = thread_index() & 31, column = n * 112 + 2 * (lane & 3);
-#line 172 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 187 "/kiln/templates/forward/ampere.tmpl.cu"
   const Place x = place_of(block_index_again(), a);
   const i64 row = x.first + thread_index() / 32 * 32 + lane / 4;
   const i64 see = row + 1 + a->seqlen_k - a->seqlen_q;
-#line 176 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 191 "/kiln/templates/forward/ampere.tmpl.cu"
 #pragma unroll
   for (int t = 0; t < 2; t++) {
-#line 179 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 194 "/kiln/templates/forward/ampere.tmpl.cu"
     const i64 see0 = see + 16 * t, see1 = see0 + 8;
     const int end0 = see0 < a->seqlen_k ? (int)see0 : a->seqlen_k;
     const int end1 = see1 < a->seqlen_k ? (int)see1 : a->seqlen_k;
     mask_scores(s + t * 56, end0 - column, end1 - column);
-#line 186 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 201 "/kiln/templates/forward/ampere.tmpl.cu"
   }
 }
 
@@ -517,14 +526,14 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
   const u32 warp_q = at_q + (u32)(thread_index() / 32) * 4096;
 
   /* Keys below `full` are seen by every row of the block, keys at and past `end` by none. */
-#line 204 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 219 "/kiln/templates/forward/ampere.tmpl.cu"
   const i64 diagonal = (i64)a.seqlen_k - a.seqlen_q; /* row i sees keys up to i + diagonal */
   const i64 last = first + 128 < a.seqlen_q ? first + 128 : a.seqlen_q;
   const int full = first + 1 + diagonal < a.seqlen_k ? (int)(first + 1 + diagonal) : a.seqlen_k;
   const int end = last + diagonal < 0            ? 0
                   : last + diagonal < a.seqlen_k ? (int)(last + diagonal)
                                                  : a.seqlen_k;
-#line 213 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 228 "/kiln/templates/forward/ampere.tmpl.cu"
   const int blocks = (end + 111) / 112;
   const float shift = (float)a.shift;
 
@@ -536,22 +545,22 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
   for (int t = 0; t < 2; t++) state_clear(&st[t]);
 
   if (blocks > 0) copy_q(at_q, q, 2 * a.q_stride.row, first, a.seqlen_q);
-#line 225 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 240 "/kiln/templates/forward/ampere.tmpl.cu"
   /* One slot each: values arrive while scores are computed, the next keys while values are used. */
   if (blocks > 0) copy_k(at_k, k, 2 * a.k_stride.row, (blocks - 1) * 112, a.seqlen_k);
   cp_async_commit();
 
-#line 243 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 258 "/kiln/templates/forward/ampere.tmpl.cu"
 #pragma unroll 1
   for (int n = blocks - 1; n >= 0; n--) {
-#line 246 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 261 "/kiln/templates/forward/ampere.tmpl.cu"
     cp_async_wait(0);
     sync_threads();
     copy_v(at_v, v, 2 * a.v_stride.row, n * 112, a.seqlen_k);
     cp_async_commit();
     scores(s, warp_q, at_k);
 
-#line 265 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 280 "/kiln/templates/forward/ampere.tmpl.cu"
     if ((n + 1) * (i64)112 > full) mask_block(s, n, &a);
 #pragma unroll
     for (int t = 0; t < 2; t++) {
@@ -560,13 +569,13 @@ KERNEL void kiln_forward(PARAM ForwardArgs a) {
 #pragma unroll
       for (int i = 0; i < 32; i++) o[t * 32 + i] *= factor[i / 2 % 2];
     }
-#line 274 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 289 "/kiln/templates/forward/ampere.tmpl.cu"
     cp_async_wait(0);
     sync_threads();
     if (n > 0) copy_k(at_k, k, 2 * a.k_stride.row, (n - 1) * 112, a.seqlen_k);
     cp_async_commit();
     accumulate(o, s, at_v);
-#line 283 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 298 "/kiln/templates/forward/ampere.tmpl.cu"
   }
 
   /* o takes the place of q, k and v: everyone must have finished with them, and no copy may still

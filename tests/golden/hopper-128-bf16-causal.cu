@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 128 --causal --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 5c1c8675e34db0e3025e9c4863bf3e01ad30cffe1a229646cf6049067d49a2ee
+// source id 82c2a58f4804ac69eb1548c7409f548bdf6b152a64c88bed139c517aab7ec5e1
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -335,27 +335,21 @@ DEV void exponentials(float *s, const float *bias, float c) {
   }
 }
 
-/* Takes a block of scores into m and turns it into p. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float ref[2];
-  raise_maximum(s, 128, st, factor, ref, c);
-  const float b0 = ref[0] * c, b1 = ref[1] * c;
-  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise
-   * subtract first. */
-  if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
-#pragma unroll
-    for (int j = 0; j < 16; j++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
-    }
-  } else {
-    const float bias[2] = {-b0 - shift, -b1 - shift};
-    exponentials(s, bias, c);
-  }
+/* s <- 2^((s - ref) c - shift): subtracted first, so that the rounding of ref c cannot show. */
+DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 #pragma unroll
   for (int j = 0; j < 16; j++) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) st->l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
+    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
+  }
+}
+
+/* l += this thread's part of the block's sums */
+DEV void sum_rows(const float *s, float *l) {
+#pragma unroll
+  for (int j = 0; j < 16; j++) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
   }
 }
 
@@ -424,25 +418,80 @@ typedef struct {
 
 /* ---- producer: one thread ---- */
 
-/* Numbers of this block's tiles, and what a number means. There are fewer than 2^32 of them: the
- * launch makes sure. */
-/* Longest first: m blocks descending, heads fastest, in sections of heads whose keys and values
- * stay in the L2 cache (32 MiB). Blocks take tiles to and fro (0 .. G - 1, then G - 1 .. 0), so
- * that each gets long and short ones. */
-DEV i64 tile_number(int round) {
-  return round * num_blocks() + (round & 1 ? num_blocks() - 1 - block_index() : block_index());
+/* ---- which tiles, in which order ---- */
+
+/* Causal tiles differ in length. Heads go in pairs: unit i of a pair is block m - 1 - i of one head
+ * and block i of the other, together as long as any other unit. So thread blocks keep step, and
+ * those that work on a head do it at the same time, while its keys are in L2. What does not fill a
+ * round of units goes out tile by tile, longest first and to and fro (0 .. G - 1, then G - 1 .. 0):
+ * that evens out the end. */
+typedef struct {
+  u32 step, whole; /* steps taken; those that are halves of units */
+} Walk;
+
+DEV Walk walk_begin(const ForwardArgs *a) {
+  const u32 pairs = (u32)a->num_heads * (u32)a->batch / 2;
+  const u32 rounds = pairs * (u32)a->m_blocks / (u32)num_blocks();
+  Walk w;
+  w.step = 0;
+  w.whole = 2 * rounds;
+  return w;
 }
-DEV Tile tile_of(u32 t, const ForwardArgs *a) {
-  const u32 m_blocks = (u32)a->m_blocks, heads = (u32)a->num_heads * (u32)a->batch;
-  const u32 fit = 65536u / ((u32)a->seqlen_k + 1);
-  const u32 wide = fit < 1 ? 1 : fit < heads ? fit : heads; /* heads of a section */
-  const u32 section = t / (wide * m_blocks) * wide, inside = t - section * m_blocks;
-  const u32 width = heads - section < wide ? heads - section : wide, up = inside / width;
-  const u32 head_index = section + inside - up * width;
-  Tile x;
-  x.first = (int)(m_blocks - 1 - up) * 128;
-  x.batch = (int)(head_index / (u32)a->num_heads);
-  x.head = (int)(head_index - (u32)x.batch * (u32)a->num_heads);
+
+/* Tile t of the tail: head (batch included) and block; 0: t is past the end. The body may have
+ * taken i0 units of a pair: then the `edge` longest levels lack the pair's first head, the `edge`
+ * shortest its second, and those between have both or neither. */
+DEV int tail_tile(u32 t, u32 body, const ForwardArgs *a, u32 *head, u32 *block) {
+  const u32 m = (u32)a->m_blocks, pair = body / m, i0 = body - pair * m;
+  const u32 left = (u32)a->num_heads * (u32)a->batch - 2 * pair; /* heads, the pair's included */
+  const u32 edge = i0 < m - i0 ? i0 : m - i0, between = edge == i0 ? left : left - 2;
+  const u32 long_end = edge * (left - 1), short_begin = long_end + (m - 2 * edge) * between;
+  u32 up, skip;
+  if (t >= short_begin + long_end) return 0;
+  if (t < long_end) {
+    up = t / (left - 1);
+    skip = 1 + t - up * (left - 1);
+  } else if (t < short_begin) {
+    up = (t - long_end) / between;
+    skip = left - between + t - long_end - up * between;
+    up += edge;
+  } else {
+    up = (t - short_begin) / (left - 1);
+    const u32 i = t - short_begin - up * (left - 1);
+    skip = i == 0 ? 0 : 1 + i;
+    up += m - edge;
+  }
+  *head = 2 * pair + skip;
+  *block = m - 1 - up;
+  return 1;
+}
+
+/* This thread block's next tile; 0: there is none. */
+DEV int walk_next(Walk *w, const ForwardArgs *a, u32 *head, u32 *block) {
+  const u32 m = (u32)a->m_blocks, grid = (u32)num_blocks(), me = (u32)block_index();
+  const u32 step = w->step++;
+  if (step >= w->whole) {
+    const u32 k = step - w->whole;
+    return tail_tile(k * grid + (k & 1 ? grid - 1 - me : me), w->whole / 2 * grid, a, head, block);
+  }
+  const u32 unit = step / 2 * grid + me, pair = unit / m, i = unit - pair * m;
+  *head = 2 * pair + (step & 1);
+  *block = step & 1 ? i : m - 1 - i;
+  return 1;
+}
+
+/* The next tile, or the next failed one; blocks = 0: the end. */
+DEV Tile next_tile(Walk *w, u32 smem, int failed_only, const ForwardArgs *a) {
+  Tile x = {0, 0, 0, 0};
+  u32 head, block;
+  int round;
+  do {
+    round = (int)w->step;
+    if (!walk_next(w, a, &head, &block)) return x;
+  } while (failed_only && !lds_flag(failed_tile(smem, round)));
+  x.first = (int)block * 128;
+  x.batch = (int)(head / (u32)a->num_heads);
+  x.head = (int)(head - (u32)x.batch * (u32)a->num_heads);
   i64 end = a->seqlen_k;
   i64 last = (i64)x.first + 128;
   last = (last < a->seqlen_q ? last : a->seqlen_q) + a->seqlen_k - a->seqlen_q;
@@ -450,6 +499,8 @@ DEV Tile tile_of(u32 t, const ForwardArgs *a) {
   x.blocks = end < 1 ? 1 : (int)((end + 127) / 128);
   return x;
 }
+
+/* ---- the ring ---- */
 
 /* Where the producer stands. */
 typedef struct {
@@ -515,61 +566,38 @@ DEV void send_v(Producer *me, Tile x, int n) {
   advance(ring, 2);
 }
 
-/* Sends all tiles as one stream of key blocks: keys of a block, then values of the block before,
- * over the borders of tiles.
- * The next tile and its queries go out before the last block of the present one.
+/* Sends tiles as one stream, over their borders: the keys of a block, then the values of the block
+ * before. The next tile's queries go out before the last values.
  */
-DEV void send_tiles(Producer *me, int rounds) {
-  Tile before = {0, 0, 0, 0};
-  int before_n = 0;
-  Tile x = tile_of((u32)tile_number(0), me->a);
+DEV void send_tiles(Producer *me, int failed_only) {
+  Walk walk = walk_begin(me->a);
+  Tile x = next_tile(&walk, me->smem, failed_only, me->a);
+  send_tile(me, x);
+  if (x.blocks > 0) send_k(me, x, x.blocks - 1);
 #pragma unroll 1
-  for (int round = 0; round < rounds; round++) {
-    Tile next = {0, 0, 0, 0};
-    if (round + 1 < rounds)
-      next = tile_of((u32)tile_number(round + 1), me->a);
+  while (x.blocks > 0) {
 #pragma unroll 1
-    for (int n = x.blocks - 1; n >= 0; n--) {
+    for (int n = x.blocks - 2; n >= 0; n--) {
       send_k(me, x, n);
-      if (round == 0 && n == x.blocks - 1) send_tile(me, x);
-      if (before.blocks > 0) send_v(me, before, before_n);
-      before = x;
-      before_n = n;
-      if (n == (x.blocks > 2 ? 1 : 0)) send_tile(me, next);
+      send_v(me, x, n + 1);
     }
+    const Tile next = next_tile(&walk, me->smem, failed_only, me->a);
+    send_tile(me, next);
+    if (next.blocks > 0) send_k(me, next, next.blocks - 1);
+    send_v(me, x, 0);
     x = next;
   }
-  send_v(me, before, before_n);
-}
-
-/* Sends one tile by itself. */
-DEV void send_one(Producer *me, Tile x) {
-#pragma unroll 1
-  for (int n = x.blocks - 1; n >= 0; n--) {
-    send_k(me, x, n);
-    if (n == x.blocks - 1)
-      send_tile(me, x);
-    else
-      send_v(me, x, n + 1);
-  }
-  send_v(me, x, 0);
 }
 
 DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const TensorMap *map_v,
                  const ForwardArgs *a) {
   Producer me = {smem, map_q, map_k, map_v, a, {{0, 0}, {0, 0}, {0, 0}}};
-  int rounds = (int)(a->tiles / num_blocks());
-  rounds += tile_number(rounds) < a->tiles;
-  send_tiles(&me, rounds);
-  bar_wait(fast_done(smem), 0);
-  if (!lds_flag(any_failed(smem))) return;
 #pragma unroll 1
-  for (int round = 0; round < rounds; round++) {
-    if (!lds_flag(failed_tile(smem, round))) continue;
-    send_one(&me, tile_of((u32)tile_number(round), a));
+  for (int again = 0; again < 2; again++) {
+    send_tiles(&me, again);
+    if (!again) bar_wait(fast_done(smem), 0);
+    if (!lds_flag(any_failed(smem))) return;
   }
-  const Tile end = {0, 0, 0, 0};
-  send_tile(&me, end);
 }
 /* ---- consumers: a warpgroup each ---- */
 
@@ -804,19 +832,30 @@ DEV void run_fast(Consumer *me) {
   float s[64], o[64], factor[2];
   u32 p[32];
   FastState st;
-  Share x = take_tile(me);
-  int n = x.blocks - 1;
+  Share x = take_tile(me), before = x;
   bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
   issue_scores(me, s);
   wgmma_wait(0);
   touch_f32x64(s);
-  free_k(me);
-  first_step(me, s, &st, n, x);
-  pack_and_sum(p, s, st.row.l, 0.0f);
-#pragma unroll
-  for (int i = 0; i < 64; i++) o[i] = 0.0f;
 
-  for (;;) {
+  /* On entry the first scores of x run, and beside them the last product of the tile before. */
+#pragma unroll 1
+  for (int round = -1;;) {
+    int n = x.blocks - 1;
+    if (round >= 0) {
+      free_v(me);
+      finish_fast(me, o, &st, before, round);
+    }
+    if (x.blocks == 0) break;
+    free_k(me);
+    first_step(me, s, &st, n, x);
+    pack_and_sum(p, s, st.row.l, 0.0f);
+    if (round >= 0) {
+      if (me->lane == 0) bulk_wait_read(0);
+      free_q(me, round & 1);
+    }
+#pragma unroll
+    for (int i = 0; i < 64; i++) o[i] = 0.0f;
     /* Blocks of the diagonal and past it. */
 #pragma unroll 1
     while (n > 0 && n * (i64)128 >= x.full) {
@@ -850,47 +889,58 @@ DEV void run_fast(Consumer *me) {
       free_v(me);
       pack_and_sum(p, s, st.row.l, lds_f32(me->smem + 197044));
     }
-    const int round = me->tile;
+    round = me->tile;
     next_place(me);
-    const Share next = take_tile(me);
-    if (next.blocks == 0) break;
-    /* The first scores of the next tile run beside the last product of this one. */
-    issue_both(me, s, o, p);
-    n = next.blocks - 1;
-    wgmma_wait(0);
-    touch_f32x64(s);
+    before = x;
+    x = take_tile(me);
+    if (x.blocks > 0) {
+      issue_both(me, s, o, p);
+      wgmma_wait(0);
+      touch_f32x64(s);
+    } else {
+      bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
+      issue_output(me, o, p);
+      wgmma_wait(0);
+    }
     touch_f32x64(o);
     touch_u32x32(p);
-    free_k(me);
-    free_v(me);
-    finish_fast(me, o, &st, x, round);
-    x = next;
-    first_step(me, s, &st, n, x);
-    pack_and_sum(p, s, st.row.l, 0.0f);
-    if (me->lane == 0) bulk_wait_read(0);
-    free_q(me, round & 1);
-#pragma unroll
-    for (int i = 0; i < 64; i++) o[i] = 0.0f;
   }
-  const int round = me->tile - 1;
+  if (me->lane == 0) bulk_wait_read(0);
+  free_q(me, me->tile - 1 & 1);
+  free_q(me, q_place(me));
+  next_place(me);
+}
+/* ---- exact: the running maximum, tile by tile until the stream ends ---- */
+
+/* Few tiles come here if any: one block at a time, no overlap within a warpgroup, so that there is
+ * little to compile. */
+DEV void exact_step(Consumer *me, float *s, float *o, RowState *st, Share x, int n) {
+  const float shift = (float)me->a->shift;
+  float factor[2], ref[2];
+  u32 p[32];
+  bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
+  issue_scores(me, s);
+  wgmma_wait(0);
+  touch_f32x64(s);
+  free_k(me);
+  mask_block(me, s, n, row_of(me, x));
+  raise_maximum(s, 128, st, factor, ref, me->c);
+  exact_exponentials(s, ref, me->c, shift);
+  sum_rows(s, st->l);
+  pack_probabilities(p, s);
+#pragma unroll
+  for (int i = 0; i < 64; i++) o[i] *= factor[i / 2 % 2];
   bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
   issue_output(me, o, p);
   wgmma_wait(0);
   touch_f32x64(o);
   touch_u32x32(p);
   free_v(me);
-  finish_fast(me, o, &st, x, round);
-  if (me->lane == 0) bulk_wait_read(0);
-  free_q(me, round & 1);
-  free_q(me, q_place(me));
-  next_place(me);
 }
-/* ---- exact: the running maximum, tile by tile until the stream ends ---- */
 
 DEV void run_exact(Consumer *me) {
   const float shift = (float)me->a->shift;
-  float s[64], o[64], factor[2];
-  u32 p[32];
+  float s[64], o[64], inverse[2], lse[2];
   RowState st;
 #pragma unroll 1
   for (;;) {
@@ -904,39 +954,8 @@ DEV void run_exact(Consumer *me) {
     state_clear(&st);
 #pragma unroll
     for (int i = 0; i < 64; i++) o[i] = 0.0f;
-    bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
-    issue_scores(me, s);
-    wgmma_wait(0);
-    touch_f32x64(s);
-    free_k(me);
-    int n = x.blocks - 1;
-    if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, row_of(me, x));
-    softmax_step(s, &st, factor, me->c, shift);
-    pack_probabilities(p, s);
 #pragma unroll 1
-    for (n--; n >= 0; n--) {
-      issue_both(me, s, o, p);
-      wgmma_wait(1);
-      touch_f32x64(s);
-      free_k(me);
-      if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, row_of(me, x));
-      softmax_step(s, &st, factor, me->c, shift);
-      wgmma_wait(0);
-      touch_f32x64(o);
-      touch_u32x32(p);
-      free_v(me);
-#pragma unroll
-      for (int i = 0; i < 64; i++) o[i] *= factor[i / 2 % 2];
-      pack_probabilities(p, s);
-    }
-    bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
-    issue_output(me, o, p);
-    wgmma_wait(0);
-    touch_f32x64(o);
-    touch_u32x32(p);
-    free_v(me);
-
-    float inverse[2], lse[2];
+    for (int n = x.blocks - 1; n >= 0; n--) exact_step(me, s, o, &st, x, n);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const float l = quad_sum(st.l[r]);

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id 8135425ee7994eb2d2570912f2e675a1c37d05e3095933076fefeb5476fcb74c
+// source id 91184e02cbe5e50dd84acce3c7ed7acb4f144d8a4d24d54feb9ca985173e9993
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -333,27 +333,21 @@ DEV void exponentials(float *s, const float *bias, float c) {
   }
 }
 
-/* Takes a block of scores into m and turns it into p. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float ref[2];
-  raise_maximum(s, 128, st, factor, ref, c);
-  const float b0 = ref[0] * c, b1 = ref[1] * c;
-  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16); otherwise
-   * subtract first. */
-  if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
-#pragma unroll
-    for (int j = 0; j < 16; j++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
-    }
-  } else {
-    const float bias[2] = {-b0 - shift, -b1 - shift};
-    exponentials(s, bias, c);
-  }
+/* s <- 2^((s - ref) c - shift): subtracted first, so that the rounding of ref c cannot show. */
+DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 #pragma unroll
   for (int j = 0; j < 16; j++) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) st->l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
+    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
+  }
+}
+
+/* l += this thread's part of the block's sums */
+DEV void sum_rows(const float *s, float *l) {
+#pragma unroll
+  for (int j = 0; j < 16; j++) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
   }
 }
 
@@ -422,20 +416,45 @@ typedef struct {
 
 /* ---- producer: one thread ---- */
 
-/* Numbers of this block's tiles, and what a number means. There are fewer than 2^32 of them: the
- * launch makes sure. */
-/* m block fastest, then head, then batch: neighbouring blocks share keys and values. */
-DEV i64 tile_number(int round) { return round * num_blocks() + block_index(); }
-DEV Tile tile_of(u32 t, const ForwardArgs *a) {
-  const u32 head_index = t / (u32)a->m_blocks;
-  Tile x;
-  x.first = (int)(t - head_index * (u32)a->m_blocks) * 128;
-  x.batch = (int)(head_index / (u32)a->num_heads);
-  x.head = (int)(head_index - (u32)x.batch * (u32)a->num_heads);
+/* ---- which tiles, in which order ---- */
+
+/* m block fastest, then head, then batch: neighbouring thread blocks share keys and values. */
+typedef struct {
+  u32 step;
+} Walk;
+
+DEV Walk walk_begin(const ForwardArgs *a) {
+  Walk w;
+  (void)a;
+  w.step = 0;
+  return w;
+}
+
+DEV int walk_next(Walk *w, const ForwardArgs *a, u32 *head, u32 *block) {
+  const i64 t = (i64)w->step++ * num_blocks() + block_index();
+  *head = (u32)t / (u32)a->m_blocks;
+  *block = (u32)t - *head * (u32)a->m_blocks;
+  return t < a->tiles;
+}
+
+/* The next tile, or the next failed one; blocks = 0: the end. */
+DEV Tile next_tile(Walk *w, u32 smem, int failed_only, const ForwardArgs *a) {
+  Tile x = {0, 0, 0, 0};
+  u32 head, block;
+  int round;
+  do {
+    round = (int)w->step;
+    if (!walk_next(w, a, &head, &block)) return x;
+  } while (failed_only && !lds_flag(failed_tile(smem, round)));
+  x.first = (int)block * 128;
+  x.batch = (int)(head / (u32)a->num_heads);
+  x.head = (int)(head - (u32)x.batch * (u32)a->num_heads);
   i64 end = a->seqlen_k;
   x.blocks = end < 1 ? 1 : (int)((end + 127) / 128);
   return x;
 }
+
+/* ---- the ring ---- */
 
 /* Where the producer stands. */
 typedef struct {
@@ -501,61 +520,38 @@ DEV void send_v(Producer *me, Tile x, int n) {
   advance(ring, 3);
 }
 
-/* Sends all tiles as one stream of key blocks: keys of a block, then values of the block before,
- * over the borders of tiles.
- * The next tile and its queries go out before the last block of the present one.
+/* Sends tiles as one stream, over their borders: the keys of a block, then the values of the block
+ * before. The next tile's queries go out before the last values.
  */
-DEV void send_tiles(Producer *me, int rounds) {
-  Tile before = {0, 0, 0, 0};
-  int before_n = 0;
-  Tile x = tile_of((u32)tile_number(0), me->a);
+DEV void send_tiles(Producer *me, int failed_only) {
+  Walk walk = walk_begin(me->a);
+  Tile x = next_tile(&walk, me->smem, failed_only, me->a);
+  send_tile(me, x);
+  if (x.blocks > 0) send_k(me, x, x.blocks - 1);
 #pragma unroll 1
-  for (int round = 0; round < rounds; round++) {
-    Tile next = {0, 0, 0, 0};
-    if (round + 1 < rounds)
-      next = tile_of((u32)tile_number(round + 1), me->a);
+  while (x.blocks > 0) {
 #pragma unroll 1
-    for (int n = x.blocks - 1; n >= 0; n--) {
+    for (int n = x.blocks - 2; n >= 0; n--) {
       send_k(me, x, n);
-      if (round == 0 && n == x.blocks - 1) send_tile(me, x);
-      if (before.blocks > 0) send_v(me, before, before_n);
-      before = x;
-      before_n = n;
-      if (n == (x.blocks > 2 ? 1 : 0)) send_tile(me, next);
+      send_v(me, x, n + 1);
     }
+    const Tile next = next_tile(&walk, me->smem, failed_only, me->a);
+    send_tile(me, next);
+    if (next.blocks > 0) send_k(me, next, next.blocks - 1);
+    send_v(me, x, 0);
     x = next;
   }
-  send_v(me, before, before_n);
-}
-
-/* Sends one tile by itself. */
-DEV void send_one(Producer *me, Tile x) {
-#pragma unroll 1
-  for (int n = x.blocks - 1; n >= 0; n--) {
-    send_k(me, x, n);
-    if (n == x.blocks - 1)
-      send_tile(me, x);
-    else
-      send_v(me, x, n + 1);
-  }
-  send_v(me, x, 0);
 }
 
 DEV void produce(u32 smem, const TensorMap *map_q, const TensorMap *map_k, const TensorMap *map_v,
                  const ForwardArgs *a) {
   Producer me = {smem, map_q, map_k, map_v, a, {{0, 0}, {0, 0}, {0, 0}}};
-  int rounds = (int)(a->tiles / num_blocks());
-  rounds += tile_number(rounds) < a->tiles;
-  send_tiles(&me, rounds);
-  bar_wait(fast_done(smem), 0);
-  if (!lds_flag(any_failed(smem))) return;
 #pragma unroll 1
-  for (int round = 0; round < rounds; round++) {
-    if (!lds_flag(failed_tile(smem, round))) continue;
-    send_one(&me, tile_of((u32)tile_number(round), a));
+  for (int again = 0; again < 2; again++) {
+    send_tiles(&me, again);
+    if (!again) bar_wait(fast_done(smem), 0);
+    if (!lds_flag(any_failed(smem))) return;
   }
-  const Tile end = {0, 0, 0, 0};
-  send_tile(&me, end);
 }
 /* ---- consumers: a warpgroup each ---- */
 
@@ -786,19 +782,30 @@ DEV void run_fast(Consumer *me) {
   float s[64], o[32], factor[2];
   u32 p[32];
   FastState st;
-  Share x = take_tile(me);
-  int n = x.blocks - 1;
+  Share x = take_tile(me), before = x;
   bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
   issue_scores(me, s);
   wgmma_wait(0);
   touch_f32x64(s);
-  free_k(me);
-  first_step(me, s, &st, n, x);
-  pack_and_sum(p, s, st.row.l, 0.0f);
-#pragma unroll
-  for (int i = 0; i < 32; i++) o[i] = 0.0f;
 
-  for (;;) {
+  /* On entry the first scores of x run, and beside them the last product of the tile before. */
+#pragma unroll 1
+  for (int round = -1;;) {
+    int n = x.blocks - 1;
+    if (round >= 0) {
+      free_v(me);
+      finish_fast(me, o, &st, before, round);
+    }
+    if (x.blocks == 0) break;
+    free_k(me);
+    first_step(me, s, &st, n, x);
+    pack_and_sum(p, s, st.row.l, 0.0f);
+    if (round >= 0) {
+      if (me->lane == 0) bulk_wait_read(0);
+      free_q(me, round & 1);
+    }
+#pragma unroll
+    for (int i = 0; i < 32; i++) o[i] = 0.0f;
     /* Blocks of the diagonal and past it. */
 #pragma unroll 1
     while (n > 0 && n * (i64)128 >= x.full) {
@@ -832,47 +839,58 @@ DEV void run_fast(Consumer *me) {
       free_v(me);
       pack_and_sum(p, s, st.row.l, 0.0f);
     }
-    const int round = me->tile;
+    round = me->tile;
     next_place(me);
-    const Share next = take_tile(me);
-    if (next.blocks == 0) break;
-    /* The first scores of the next tile run beside the last product of this one. */
-    issue_both(me, s, o, p);
-    n = next.blocks - 1;
-    wgmma_wait(0);
-    touch_f32x64(s);
+    before = x;
+    x = take_tile(me);
+    if (x.blocks > 0) {
+      issue_both(me, s, o, p);
+      wgmma_wait(0);
+      touch_f32x64(s);
+    } else {
+      bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
+      issue_output(me, o, p);
+      wgmma_wait(0);
+    }
     touch_f32x32(o);
     touch_u32x32(p);
-    free_k(me);
-    free_v(me);
-    finish_fast(me, o, &st, x, round);
-    x = next;
-    first_step(me, s, &st, n, x);
-    pack_and_sum(p, s, st.row.l, 0.0f);
-    if (me->lane == 0) bulk_wait_read(0);
-    free_q(me, round & 1);
-#pragma unroll
-    for (int i = 0; i < 32; i++) o[i] = 0.0f;
   }
-  const int round = me->tile - 1;
+  if (me->lane == 0) bulk_wait_read(0);
+  free_q(me, me->tile - 1 & 1);
+  free_q(me, q_place(me));
+  next_place(me);
+}
+/* ---- exact: the running maximum, tile by tile until the stream ends ---- */
+
+/* Few tiles come here if any: one block at a time, no overlap within a warpgroup, so that there is
+ * little to compile. */
+DEV void exact_step(Consumer *me, float *s, float *o, RowState *st, Share x, int n) {
+  const float shift = -15.0f;
+  float factor[2], ref[2];
+  u32 p[32];
+  bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
+  issue_scores(me, s);
+  wgmma_wait(0);
+  touch_f32x64(s);
+  free_k(me);
+  mask_block(me, s, n, row_of(me, x));
+  raise_maximum(s, 128, st, factor, ref, me->c);
+  exact_exponentials(s, ref, me->c, shift);
+  sum_rows(s, st->l);
+  pack_probabilities(p, s);
+#pragma unroll
+  for (int i = 0; i < 32; i++) o[i] *= factor[i / 2 % 2];
   bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
   issue_output(me, o, p);
   wgmma_wait(0);
   touch_f32x32(o);
   touch_u32x32(p);
   free_v(me);
-  finish_fast(me, o, &st, x, round);
-  if (me->lane == 0) bulk_wait_read(0);
-  free_q(me, round & 1);
-  free_q(me, q_place(me));
-  next_place(me);
 }
-/* ---- exact: the running maximum, tile by tile until the stream ends ---- */
 
 DEV void run_exact(Consumer *me) {
   const float shift = -15.0f;
-  float s[64], o[32], factor[2];
-  u32 p[32];
+  float s[64], o[32], inverse[2], lse[2];
   RowState st;
 #pragma unroll 1
   for (;;) {
@@ -886,39 +904,8 @@ DEV void run_exact(Consumer *me) {
     state_clear(&st);
 #pragma unroll
     for (int i = 0; i < 32; i++) o[i] = 0.0f;
-    bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
-    issue_scores(me, s);
-    wgmma_wait(0);
-    touch_f32x64(s);
-    free_k(me);
-    int n = x.blocks - 1;
-    if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, row_of(me, x));
-    softmax_step(s, &st, factor, me->c, shift);
-    pack_probabilities(p, s);
 #pragma unroll 1
-    for (n--; n >= 0; n--) {
-      issue_both(me, s, o, p);
-      wgmma_wait(1);
-      touch_f32x64(s);
-      free_k(me);
-      if ((n + 1) * (i64)128 > x.full) mask_block(me, s, n, row_of(me, x));
-      softmax_step(s, &st, factor, me->c, shift);
-      wgmma_wait(0);
-      touch_f32x32(o);
-      touch_u32x32(p);
-      free_v(me);
-#pragma unroll
-      for (int i = 0; i < 32; i++) o[i] *= factor[i / 2 % 2];
-      pack_probabilities(p, s);
-    }
-    bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
-    issue_output(me, o, p);
-    wgmma_wait(0);
-    touch_f32x32(o);
-    touch_u32x32(p);
-    free_v(me);
-
-    float inverse[2], lse[2];
+    for (int n = x.blocks - 1; n >= 0; n--) exact_step(me, s, o, &st, x, n);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const float l = quad_sum(st.l[r]);

@@ -124,6 +124,7 @@ local function jumps(k, i, h)
   local m = k.block_m or 32
   local is_second = i // 64 % 2 == 1
   if h == 0 then return not is_second and (i < m or i >= 2 * m) end
+  if h == 2 and k.mask == "causal" and i >= m then return is_second and i < 2 * m end
   if h == 2 then return not is_second and i < m end
   return h == 3 and is_second and i < 2 * m
 end

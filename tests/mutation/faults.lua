@@ -78,7 +78,7 @@ fault("missing arrival at the next turn", "hopper-2", "deadlock",
 fault("the second pass does not wait for the first", "hopper-2", "deadlock",
   edit(consume, "  bar_wait(fast_done(smem), 0);\n", ""))
 fault("the producer reads the flags too early", "hopper-2", "deadlock",
-  edit(produce, "  bar_wait(fast_done(smem), 0);\n", ""))
+  edit(produce, "    if (!again) bar_wait(fast_done(smem), 0);\n", ""))
 fault("flags are not cleared", "hopper-2", "that nothing has written",
   edit(hopper, "for (int i = 0; i <= ${flags}; i++) sts_flag(smem + ${at.failed} + 4 * i, 0);",
     ""))
@@ -145,8 +145,12 @@ fault("o not zeroed between tiles", "hopper-2", VALUES,
 fault("one block too few", "hopper-2", VALUES,
   edit(produce, "(end + ${block_n - 1}) / ${block_n}", "end / ${block_n}"))
 fault("producer sends one block too many", "hopper-2", "deadlock",
-  edit(produce, "for (int n = x.blocks - 1; n >= 0; n--) {\n      send_k",
-    "for (int n = x.blocks; n >= 0; n--) {\n      send_k"))
+  edit(produce, "for (int n = x.blocks - 2; n >= 0; n--) {",
+    "for (int n = x.blocks - 1; n >= 0; n--) {"))
+fault("order: a tile of the tail comes twice", "hopper-2-causal", "were not written",
+  edit(produce, "skip = i == 0 ? 0 : 1 + i;", "skip = 1 + i;"))
+fault("order: a unit is forgotten", "hopper-2-causal", "were not written",
+  edit(produce, "w->whole / 2 * grid, a,", "w->whole / 2 * grid + 1, a,"))
 fault("causal limit one block short", "hopper-2-causal", VALUES,
   edit(produce, "i64 last = (i64)x.first + ${block_m};", "i64 last = (i64)x.first + 1;"))
 fault("consumer runs one block more than the producer", "hopper-2", "deadlock",
