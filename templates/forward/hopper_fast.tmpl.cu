@@ -14,7 +14,11 @@
  * What this cannot hold is flagged when the tile is stored: sums near the end of the range, any
  * output that is not finite (p or p v overflowed, or v holds such values), scores so large that the
  * rounding of m c shows, rows with l = 0. Blocks that hide keys take the exact maximum, up to the
+//@ if wide_exponent then
  * first block of which every row has seen a key. */
+//@ else
+ * first block that every row sees whole: the maximum of a few keys would be a poor reference. */
+//@ end
 typedef struct {
   RowState row;
   float bias[2]; /* -m c + ${lead} */
@@ -113,9 +117,10 @@ DEV void run_fast(Consumer *me) {
 //@ end
 #pragma unroll
     for (int i = 0; i < ${dv16 // 2}; i++) o[i] = 0.0f;
-    /* Blocks of the diagonal and past it. */
+//@ local known = wide_exponent and "x.full" or ("x.full - %d"):format(block_n - 1)
+    /* Until every row has its reference. */
 #pragma unroll 1
-    while (n > 0 && n * (i64)${block_n} >= x.full) {
+    while (n > 0 && n * (i64)${block_n} >= ${known}) {
       n--;
       issue_both(me, s, o, p);
       wgmma_wait(1);

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 128 --causal --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 82c2a58f4804ac69eb1548c7409f548bdf6b152a64c88bed139c517aab7ec5e1
+// source id 6f8d459db7bddc9c90a49e6359d75252499afaeaabf02f938358be0501462b8a
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -856,7 +856,7 @@ DEV void run_fast(Consumer *me) {
     }
 #pragma unroll
     for (int i = 0; i < 64; i++) o[i] = 0.0f;
-    /* Blocks of the diagonal and past it. */
+    /* Until every row has its reference. */
 #pragma unroll 1
     while (n > 0 && n * (i64)128 >= x.full) {
       n--;

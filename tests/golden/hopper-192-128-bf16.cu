@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 192 --head-dim-v 128 --block-m 128 --block-n 112 --num-stages 2 --num-warps 12 --plain
-// source id 90fc7bf621bc7a67a1394a2d4140e0fb0747bf0fbb2fd790523b082697dfe5fe
+// source id f3f02d99f916e787b93e1bf029d70901afc356c7adac0a5c4241a47e2c86175c
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=192 head_dim_v=128 mask=none
 // tile block_m=128 block_n=112 num_stages=2 num_warps=12
@@ -824,7 +824,7 @@ DEV void run_fast(Consumer *me) {
     pack_and_sum(p, s, st.row.l, 0.0f);
 #pragma unroll
     for (int i = 0; i < 64; i++) o[i] = 0.0f;
-    /* Blocks of the diagonal and past it. */
+    /* Until every row has its reference. */
 #pragma unroll 1
     while (n > 0 && n * (i64)112 >= x.full) {
       n--;

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id 91184e02cbe5e50dd84acce3c7ed7acb4f144d8a4d24d54feb9ca985173e9993
+// source id aeba305cede32b2e3675d9f9bf5da1188fe04bc67ee5820cae70224d274d4432
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -712,7 +712,7 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
  * What this cannot hold is flagged when the tile is stored: sums near the end of the range, any
  * output that is not finite (p or p v overflowed, or v holds such values), scores so large that the
  * rounding of m c shows, rows with l = 0. Blocks that hide keys take the exact maximum, up to the
- * first block of which every row has seen a key. */
+ * first block that every row sees whole: the maximum of a few keys would be a poor reference. */
 typedef struct {
   RowState row;
   float bias[2]; /* -m c + 8 */
@@ -806,9 +806,9 @@ DEV void run_fast(Consumer *me) {
     }
 #pragma unroll
     for (int i = 0; i < 32; i++) o[i] = 0.0f;
-    /* Blocks of the diagonal and past it. */
+    /* Until every row has its reference. */
 #pragma unroll 1
-    while (n > 0 && n * (i64)128 >= x.full) {
+    while (n > 0 && n * (i64)128 >= x.full - 127) {
       n--;
       issue_both(me, s, o, p);
       wgmma_wait(1);
