@@ -14,10 +14,10 @@
 #define NAME_BYTES  128
 #define PLACE_BYTES 1024
 
-struct emu_page {
+typedef struct emu_page {
   int written; /* some cell has a write */
   emu_cell cells[PAGE_CELLS];
-};
+} emu_page;
 
 /* ---- life ---- */
 
@@ -45,11 +45,11 @@ static size_t num_pages(const emu_allocation *a) { return a->bytes / PAGE_BYTES 
 /* The page of an offset, made where it is touched for the first time. Allocations begin on a
  * multiple of 256 bytes, so that cells lie on multiples of 16. */
 static emu_page *page_at(emu_global_shadow *shadow, const emu_allocation *in, size_t offset) {
-  emu_page ***pages = &shadow->pages[in - shadow->memory];
-  if (!*pages) *pages = take(shadow, num_pages(in) * sizeof **pages);
-  emu_page **page = &(*pages)[offset / PAGE_BYTES];
-  if (!*page) *page = take(shadow, sizeof **page);
-  return *page;
+  emu_pages *pages = &shadow->pages[in - shadow->memory];
+  if (!pages->at) pages->at = take(shadow, num_pages(in) * sizeof *pages->at);
+  emu_page_place *place = &pages->at[offset / PAGE_BYTES];
+  if (!place->page) place->page = take(shadow, sizeof *place->page);
+  return place->page;
 }
 
 static emu_access *accesses_of(emu_cell *cell) { return cell->list ? cell->list : cell->first; }
@@ -239,10 +239,10 @@ static u32 gather(const emu_global_shadow *shadows, u32 count, size_t allocation
   u32 found = 0;
   int written = 0;
   for (u32 i = 0; i < count; i++) {
-    emu_page **pages = shadows[i].pages[allocation];
-    if (!pages || !pages[number]) continue;
-    written |= pages[number]->written;
-    out[found++] = pages[number];
+    const emu_page_place *places = shadows[i].pages[allocation].at;
+    if (!places || !places[number].page) continue;
+    written |= places[number].page->written;
+    out[found++] = places[number].page;
   }
   return written ? found : 0;
 }

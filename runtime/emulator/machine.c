@@ -157,6 +157,7 @@ static void thread_main(void) {
   kiln__copy_exit(thread);
   kiln__tma_exit(thread);
   kiln__wgmma_exit(thread);
+  kiln__peer_exit(thread);
   if (thread->machine->trace) kiln__trace_exit(thread);
   thread->state = EMU_DONE;
   thread->block->alive--;

@@ -12,7 +12,7 @@
  *   scheduler.c   who runs next, when asynchronous work lands
  *   warp.c barrier.c mbarrier.c shared.c global.c atomic.c copy.c mma.c tma.c wgmma.c registers.c
  *                 the instructions
- *   clocks.c shadow.c proxy.c wgmma_order.c past.c global_shadow.c
+ *   clocks.c shadow.c proxy.c wgmma_order.c peer.c past.c global_shadow.c
  *                 happens-before
  *   report.c      faults and deadlocks
  *   trace.c trace_async.c
@@ -113,7 +113,16 @@ typedef struct emu_bulk {
   int last;      /* the group of the last store */
 } emu_bulk;
 
-#define EMU_ACCUMULATORS 8 /* register arrays that wgmma of one warpgroup accumulate into */
+#define EMU_ACCUMULATORS 8  /* register arrays that wgmma of one warpgroup accumulate into */
+#define EMU_TAKEN        64 /* operands in registers between wait and touch, for each thread */
+
+/* Four operand registers of a wgmma that has been waited for and, until they are touched, still
+ * have to hold what it read. */
+typedef struct emu_taken {
+  const u32 *registers;
+  u32 values[4];
+  const char *site;
+} emu_taken;
 
 /* A thread's part in its warpgroup's queue: see wgmma.c. */
 typedef struct emu_wgmma_part {
@@ -123,6 +132,8 @@ typedef struct emu_wgmma_part {
   u32 open;                    /* operations since the last commit */
   int fenced;
   u64 version; /* of the thread's knowledge at its last operation */
+  emu_taken taken[EMU_TAKEN];
+  u32 num_taken;
 } emu_wgmma_part;
 
 struct emu_thread {
@@ -193,6 +204,12 @@ typedef struct emu_mbarrier {
 
 typedef struct emu_warpgroup emu_warpgroup; /* wgmma.h */
 
+/* The last access of one component to a block's shared memory from outside: see peer.c. */
+typedef struct emu_touch {
+  const char *site;
+  int value; /* when it is over; 0 = there was none */
+} emu_touch;
+
 struct emu_block {
   emu_machine *machine;
   u32 rank;     /* in the cluster */
@@ -209,6 +226,8 @@ struct emu_block {
   u32 num_warpgroups;
   emu_shadow shadow;
   int free_registers;
+  emu_touch *touched; /* for each component; NULL while there was none */
+  emu_sum exit_sum;   /* what the threads knew that have ended */
 };
 
 /* ---- the machine ---- */
@@ -332,6 +351,10 @@ void kiln__proxy_loaded(emu_thread *thread, const u32 *registers);
 void kiln__proxy_consumed(emu_thread *thread, const u32 *registers, u32 count);
 void kiln__proxy_group(emu_thread *thread, const u32 *registers, int group);
 void kiln__proxy_waited(emu_thread *thread, int group);
+
+/* A thread of another block uses the block's shared memory; over when the mark is known. */
+void kiln__peer_touch(emu_thread *thread, emu_block *block, emu_mark mark, const char *site);
+void kiln__peer_exit(emu_thread *thread);
 
 /* ---- asynchronous engines, called by the scheduler ---- */
 

@@ -149,6 +149,8 @@ void kiln__emu_bar_arrive_peer(u32 bar, u32 block, const char *site) {
   if (block >= thread->machine->num_blocks)
     kiln__emu_fault("%s: block %u of a cluster of %u", site, block, thread->machine->num_blocks);
   emu_block *peer = &thread->machine->blocks[block];
+  const emu_mark now = {thread->knows.first + EMU_GENERIC, thread->knows.own[EMU_GENERIC]};
+  kiln__peer_touch(thread, peer, now, site);
   arrive(thread, peer, kiln__mbarrier_find(peer, bar, site), site);
 }
 

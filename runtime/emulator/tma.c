@@ -70,7 +70,7 @@ static u32 inside_row(const emu_transfer *t, u32 row, char **at, u32 *first_byte
 }
 
 static void load_row(const emu_transfer *t, u32 row) {
-  char bytes[256 * EMU_ELEMENT_BYTES] = {0}, *from;
+  char bytes[256 * EMU_ELEMENT_BYTES] = {0}, *from = NULL;
   u32 first;
   const u32 count = inside_row(t, row, &from, &first);
   if (count) memcpy(bytes + first, from, count);
@@ -78,7 +78,7 @@ static void load_row(const emu_transfer *t, u32 row) {
 }
 
 static void store_row(const emu_transfer *t, u32 row) {
-  char *to;
+  char *to = NULL;
   u32 first;
   const u32 count = inside_row(t, row, &to, &first);
   if (count) memcpy(to, t->staged + row * row_bytes(&t->map) + first, count);
@@ -89,7 +89,7 @@ static void check_order(emu_thread *thread, const emu_allocation *in, const emu_
                         int kind, emu_mark mark) {
   if (!thread->machine->checking) return;
   for (u32 r = 0; r < t->rows; r++) {
-    char *at;
+    char *at = NULL;
     u32 first;
     const u32 count = inside_row(t, r, &at, &first);
     kiln__global_shadow_access(thread, in, at, count, kind | EMU_ASYNC_PROXY, mark, t->site);
@@ -256,6 +256,7 @@ static void load_to(emu_thread *thread, emu_block *block, const emu_allocation *
   const u32 component =
       machine->checking ? kiln__clocks_of_barrier(&machine->clocks, block->rank, m->index) : 0;
   const emu_mark mark = {component, (int)m->phase + 1};
+  kiln__peer_touch(thread, block, mark, t.site);
   check_order(thread, in, &t, EMU_READS, mark);
   kiln__shadow_tma_load(thread, block, t.at, bytes, mark, t.site);
   memset(block->shared + t.at, POISON, bytes);

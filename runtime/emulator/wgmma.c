@@ -3,10 +3,11 @@
  * There is no meeting of the 128 threads at issue: each appends to its warpgroup's queue, the first
  * makes the operation and the others must bring the same operands. At the first operation on an
  * accumulator its values move into the queue and the thread's registers get a signalling NaN, which
- * any arithmetic would change; they come back in the thread's own wgmma_wait, where the poison must
- * be intact. Operands, in shared memory and in registers, are read when the operation lands: late,
- * when all threads are blocked and one of them waits for it. Operations of a warpgroup land in
- * order. */
+ * any arithmetic would change; they come back when the thread touches them behind its own
+ * wgmma_wait, and until then the poison must be intact: only touch_* keeps the compiler from moving
+ * what uses the registers to the front of the wait. Operands, in shared memory and in registers,
+ * are read when the operation lands: late, when all threads are blocked and one of them waits for
+ * it. Operations of a warpgroup land in order. */
 #include "runtime/emulator/wgmma.h"
 
 #include <math.h>
@@ -75,24 +76,24 @@ static u32 find_accumulator(emu_thread *thread, emu_warpgroup *group, const floa
 }
 
 static void hold(emu_accumulator *acc, u32 t, float *d) {
-  if (acc->held[t]) return;
+  const int held = acc->held[t];
+  acc->held[t] = EMU_IN_FLIGHT;
+  if (held) return;
   copy_fragment(acc, t, d, 1);
   const u32 poison = POISON;
   for (u32 i = 0; i < acc->n / 2; i++) memcpy(&d[i], &poison, sizeof poison);
-  acc->held[t] = 1;
 }
 
-static void give_back(const emu_thread *thread, emu_accumulator *acc, u32 t, const char *site) {
-  float *d = (float *)(thread->top + acc->offset);
+static void check_poison(const emu_thread *thread, const emu_accumulator *acc, const char *site) {
+  const float *d = (const float *)(thread->top + acc->offset);
   for (u32 i = 0; i < acc->n / 2; i++) {
     u32 bits;
     memcpy(&bits, &d[i], sizeof bits);
     if (bits != POISON)
-      kiln__emu_fault("%s: accumulator register %u was written while its wgmma was in flight", site,
-                      i);
+      kiln__emu_fault("%s: accumulator register %u was written while its wgmma was in flight, or "
+                      "before it was touched behind the wait",
+                      site, i);
   }
-  copy_fragment(acc, t, d, 0);
-  acc->held[t] = 0;
 }
 
 /* ---- landing ---- */
@@ -227,6 +228,36 @@ void kiln__wgmma_land_due(emu_machine *machine) {
   if (group) land(block, group);
 }
 
+/* ---- operands in registers ---- */
+
+static void check_taken(const emu_taken *taken, const char *site) {
+  if (memcmp(taken->values, taken->registers, sizeof taken->values) != 0)
+    kiln__emu_fault("%s: operand registers of %s were written before they were touched behind its "
+                    "wait",
+                    site, taken->site);
+}
+
+/* Those among `count` registers are touched, or read by another operation. */
+static void release_taken(emu_thread *thread, const u32 *registers, u32 count, const char *site) {
+  emu_wgmma_part *part = &thread->wgmma;
+  for (u32 i = part->num_taken; i-- > 0;) {
+    const emu_taken *taken = &part->taken[i];
+    if (taken->registers < registers || taken->registers >= registers + count) continue;
+    check_taken(taken, site);
+    part->taken[i] = part->taken[--part->num_taken];
+  }
+}
+
+/* A full list forgets: a fault may then go unseen, never the reverse. */
+static void remember_taken(emu_thread *thread, const emu_operation *op, u32 t) {
+  emu_wgmma_part *part = &thread->wgmma;
+  if (part->num_taken == EMU_TAKEN) return;
+  emu_taken *taken = &part->taken[part->num_taken++];
+  taken->registers = op->registers[t];
+  taken->site = op->site;
+  memcpy(taken->values, op->registers_at_issue[t], sizeof taken->values);
+}
+
 /* ---- instructions ---- */
 
 static void begin_operation(emu_operation *op, const emu_shape *shape, const char *site) {
@@ -272,6 +303,7 @@ static void append(emu_thread *thread, emu_warpgroup *group, const emu_shape *sh
   part->last[shape->accumulator] = i;
   op->registers[t] = registers;
   if (registers) {
+    release_taken(thread, registers, 1, site);
     memcpy(op->registers_at_issue[t], registers, sizeof op->registers_at_issue[t]);
     kiln__proxy_group(thread, registers, shape->group);
   }
@@ -323,23 +355,27 @@ void kiln__emu_wgmma_commit(const char *site) {
 }
 
 /* Registers that operations read must still hold what they held at issue. */
-static void check_registers(const emu_thread *thread, emu_warpgroup *group, long end,
-                            const char *site) {
+static void check_registers(emu_thread *thread, emu_warpgroup *group, long end, const char *site) {
   const u32 t = thread->index % EMU_WARPGROUP;
   for (long i = thread->wgmma.waited_end; i < end; i++) {
     const emu_operation *op = operation(group, i);
-    if (op->registers[t] &&
-        memcmp(op->registers_at_issue[t], op->registers[t], sizeof op->registers_at_issue[t]) != 0)
+    if (!op->registers[t]) continue;
+    if (memcmp(op->registers_at_issue[t], op->registers[t], sizeof op->registers_at_issue[t]) != 0)
       kiln__emu_fault("%s: an operand register of %s was written while it was in flight", site,
                       op->site);
+    remember_taken(thread, op, t);
   }
 }
 
-static void take_results(emu_thread *thread, emu_warpgroup *group, long end, const char *site) {
+/* The results are there for whoever touches them. */
+static void end_flights(const emu_thread *thread, emu_warpgroup *group, long end,
+                        const char *site) {
   const u32 t = thread->index % EMU_WARPGROUP;
   for (u32 i = 0; i < EMU_ACCUMULATORS; i++) {
     emu_accumulator *acc = &group->accumulators[i];
-    if (acc->used && acc->held[t] && thread->wgmma.last[i] < end) give_back(thread, acc, t, site);
+    if (!acc->used || acc->held[t] != EMU_IN_FLIGHT || thread->wgmma.last[i] >= end) continue;
+    check_poison(thread, acc, site);
+    acc->held[t] = EMU_WAITED;
   }
 }
 
@@ -362,29 +398,47 @@ void kiln__emu_wgmma_wait(int pending, const char *site) {
     kiln__trace_wgmma_waited(thread, thread->index / EMU_WARPGROUP, target, site);
   part->waited = target;
   part->waited_end = end;
-  take_results(thread, group, end, site);
+  end_flights(thread, group, end, site);
   if (!thread->machine->checking) return;
   thread->knows.wgmma_done = (int)target;
   thread->knows.version++;
   kiln__proxy_waited(thread, (int)target);
 }
 
-/* A register barrier for the compiler stands where registers must be free of wgmma in flight. */
+/* ---- register barriers for the compiler ---- */
+
+static void give_back(const emu_thread *thread, emu_accumulator *acc, const char *site) {
+  const u32 t = thread->index % EMU_WARPGROUP;
+  if (acc->held[t] == EMU_IN_FLIGHT)
+    kiln__emu_fault("%s: the accumulator is used while its wgmma is in flight", site);
+  check_poison(thread, acc, site);
+  copy_fragment(acc, t, (float *)(thread->top + acc->offset), 0);
+  acc->held[t] = EMU_NOT_HELD;
+}
+
+/* Stands behind a wait, in front of what uses the registers. */
 void kiln__emu_touch(const void *registers, int count, const char *site) {
   emu_thread *thread = kiln__emu_current.thread;
-  (void)count;
   const u32 number = thread->index / EMU_WARPGROUP, t = thread->index % EMU_WARPGROUP;
   if (number >= thread->block->num_warpgroups) return;
-  const emu_warpgroup *group = &thread->block->warpgroups[number];
+  emu_warpgroup *group = &thread->block->warpgroups[number];
   const ptrdiff_t offset = (const char *)registers - thread->top;
+  release_taken(thread, registers, (u32)count, site);
   for (u32 i = 0; i < EMU_ACCUMULATORS; i++) {
-    const emu_accumulator *acc = &group->accumulators[i];
-    if (acc->used && acc->offset == offset && acc->held[t])
-      kiln__emu_fault("%s: the accumulator is used while its wgmma is in flight", site);
+    emu_accumulator *acc = &group->accumulators[i];
+    if (acc->used && acc->offset == offset && acc->held[t]) give_back(thread, acc, site);
   }
 }
 
+/* Results that nobody has touched cannot have been used. */
 void kiln__wgmma_exit(emu_thread *thread) {
+  const u32 number = thread->index / EMU_WARPGROUP, t = thread->index % EMU_WARPGROUP;
   if (thread->wgmma.open || thread->wgmma.groups > thread->wgmma.waited)
     kiln__emu_fault("the thread ends with wgmma in flight: wgmma_wait is missing");
+  if (number >= thread->block->num_warpgroups) return;
+  const emu_warpgroup *group = &thread->block->warpgroups[number];
+  for (u32 i = 0; i < EMU_ACCUMULATORS; i++)
+    if (group->accumulators[i].used && group->accumulators[i].held[t])
+      kiln__emu_fault("the thread ends and has not touched the results of wgmma since its wait: "
+                      "touch_f32 is missing");
 }

@@ -31,6 +31,7 @@
   X(emulator_hopper)        \
   X(emulator_faults)        \
   X(emulator_blocks)        \
+  X(emulator_cluster)       \
   X(emulator_device)
 
 #define X(name) Suite *suite_##name(void);
