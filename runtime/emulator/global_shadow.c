@@ -86,6 +86,15 @@ static int knows(const emu_thread *thread, const emu_access *a) {
   return clock && clock[a->mark.component] >= a->mark.value;
 }
 
+/* Whether the thread that wrote has fenced its write for the async proxy, as far as `thread` knows.
+ * A read has returned its value. */
+static int is_fenced(const emu_thread *thread, const emu_access *a) {
+  if (!(a->kind & EMU_WRITES)) return 1;
+  emu_access fenced = *a;
+  fenced.mark.component += EMU_FENCED_GLOBAL - EMU_GENERIC;
+  return knows(thread, &fenced);
+}
+
 static int conflicts(const emu_access *a, const emu_access *b) {
   return (a->bytes & b->bytes) && ((a->kind | b->kind) & EMU_WRITES) &&
          !(a->kind & b->kind & EMU_ATOMIC);
@@ -140,9 +149,10 @@ static void check(const emu_thread *thread, const emu_access *new, const emu_acc
     describe(thread->machine, new, old, in, offset, sentence, sizeof sentence);
     kiln__emu_fault("%s", sentence);
   }
-  if (!(new->kind &EMU_ASYNC_PROXY) || old->kind & EMU_ASYNC_PROXY) return;
+  if (!(new->kind &EMU_ASYNC_PROXY) || old->kind & EMU_ASYNC_PROXY || is_fenced(thread, old))
+    return;
   kiln__emu_fault("%s (async proxy) at offset %zu of an allocation of %zu bytes: %s by %s has no "
-                  "fence.proxy.async.global behind it, for which there is no wrapper",
+                  "fence.proxy.async.global behind it",
                   new->site, offset, in->bytes, old->site,
                   who(thread->machine, old, name, sizeof name));
 }

@@ -144,6 +144,7 @@ void kiln__machine_end(emu_machine *machine) {
   machine->cluster_sum = (emu_sum){0};
   machine->last_warp = 0;
   machine->polls = 0;
+  machine->time_outs = 0;
   machine->talks = 0;
   machine->gives_way = machine->stuck = machine->resident = machine->ended = 0;
 }

@@ -59,6 +59,7 @@ typedef enum emu_state { EMU_RUNNABLE, EMU_BLOCKED, EMU_DONE } emu_state;
 typedef enum emu_wait_kind {
   EMU_WAIT_NONE,
   EMU_WAIT_MBARRIER,
+  EMU_WAIT_TRY, /* for an mbarrier, for a while */
   EMU_WAIT_WARP,
   EMU_WAIT_NAMED,
   EMU_WAIT_WGMMA,
@@ -145,6 +146,7 @@ struct emu_thread {
   u32 index, warp, lane;
   emu_state state;
   emu_wait wait;
+  int timed_out;    /* the last try of an mbarrier */
   const char *site; /* of the last instruction */
   emu_knowledge knows;
   emu_proxy proxy;
@@ -198,6 +200,7 @@ typedef struct emu_mbarrier {
   emu_sum sum;
   emu_snapshot *done;
   u8 waits[EMU_MAX_THREADS]; /* 1 + parity of a wait that has not returned yet */
+  u8 tried[EMU_MAX_THREADS]; /* a try has been made */
 } emu_mbarrier;
 
 /* ---- blocks ---- */
@@ -232,13 +235,21 @@ struct emu_block {
 
 /* ---- the machine ---- */
 
-/* A TMA load or store that has not landed: see tma.c. */
+/* A bulk copy that has not landed: see transfer.h. A box of a tensor (tma.c), or bytes in a row
+ * (bulk.c), which are rows of 16 bytes. */
 typedef struct emu_transfer {
-  int store;
-  emu_block *block;
-  u32 at;
-  TensorMap map;
-  int coordinates[4];
+  int store;        /* to global memory */
+  int add;          /* stores: the numbers there grow */
+  int dtype;        /* of those numbers */
+  emu_block *block; /* whose shared memory is read or written, at `at` */
+  u32 at, width;    /* bytes of a row in shared memory */
+  int is_box;
+  TensorMap map; /* boxes */
+  int coordinates[EMU_RANK];
+  char *flat;        /* in global memory; NULL in a copy from shared memory */
+  emu_block *source; /* of that: whose, and where */
+  u32 source_at;
+  const emu_allocation *in; /* where the tensor or the bytes lie */
   const char *site;
   emu_mbarrier *mbarrier;        /* loads */
   u32 rows, next_row, first_row; /* loads land row by row, from any row on */
@@ -278,6 +289,7 @@ struct emu_machine {
   u32 talks;                 /* steps by which blocks talk */
   int polled;                /* a thread has read a flag and gave way */
   u32 polls;                 /* how often, since a thread has blocked */
+  u32 time_outs;             /* of tries, since a phase of an mbarrier was completed */
   emu_trace *trace;          /* NULL but in a trace */
   emu_arena arena;           /* what lives as long as the cluster */
   char *windows;             /* shared memory of the blocks, each with a guard page */

@@ -102,46 +102,86 @@ static const u16 *chunk_at(const emu_block *block, u64 descriptor, u32 mn, u32 k
   return (const u16 *)(block->shared + kiln__descriptor_chunk(descriptor, mn, k, mn_major));
 }
 
+/* One of the halves of a 32-deep product of 8-bit numbers, or the whole of a 16-deep one. */
+typedef struct slice {
+  const emu_block *block;
+  const emu_operation *op;
+  u32 half;
+} slice;
+
+/* 16 numbers of a K-major operand, two chunks or one. */
+static void read_depth(const slice *p, u64 descriptor, u32 mn, float *to) {
+  const int dtype = p->op->shape.dtype;
+  if (dtype == EMU_E4M3) {
+    kiln__matmul_widen_e4m3(to, (const u8 *)chunk_at(p->block, descriptor, mn, 8 * p->half, 0), 16);
+    return;
+  }
+  for (u32 k = 0; k < EMU_TILE_DEPTH; k += 8)
+    kiln__matmul_widen(to + k, chunk_at(p->block, descriptor, mn, k, 0), 8, dtype);
+}
+
+/* a's registers 0 and 1 hold the lower half of the depth, 2 and 3 the upper one. */
+static void load_registers(const slice *p, float *a) {
+  const emu_operation *op = p->op;
+  for (u32 t = 0; t < EMU_WARPGROUP; t++) {
+    for (u32 i = 0; i < 4; i++) {
+      float *row = a + (fragment_row(t) + 8 * (i % 2)) * EMU_TILE_DEPTH;
+      const u32 *from = op->registers[t] + i;
+      if (op->shape.dtype != EMU_E4M3)
+        kiln__matmul_widen(row + 2 * (t % 4) + 8 * (i / 2), (const u16 *)from, 2, op->shape.dtype);
+      else if (i / 2 == p->half)
+        kiln__matmul_widen_e4m3(row + 4 * (t % 4), (const u8 *)from, 4);
+    }
+  }
+}
+
 /* a as rows of 16 fp32 */
-static void load_a(const emu_block *block, const emu_operation *op, float *a) {
-  const emu_shape *s = &op->shape;
-  for (u32 row = 0; !s->from_registers && row < EMU_TILE_ROWS; row++)
-    for (u32 k = 0; k < EMU_TILE_DEPTH; k += 8)
-      kiln__matmul_widen(a + row * EMU_TILE_DEPTH + k, chunk_at(block, s->a, row, k, 0), 8,
-                         s->dtype);
-  for (u32 t = 0; s->from_registers && t < EMU_WARPGROUP; t++)
-    for (u32 i = 0; i < 4; i++)
-      kiln__matmul_widen(a + (fragment_row(t) + 8 * (i % 2)) * EMU_TILE_DEPTH + 2 * (t % 4) +
-                             8 * (i / 2),
-                         (const u16 *)(op->registers[t] + i), 2, s->dtype);
+static void load_a(const slice *p, float *a) {
+  const emu_shape *s = &p->op->shape;
+  float column[8];
+  if (s->from_registers) {
+    load_registers(p, a);
+  } else if (s->major >> 1) {
+    for (u32 k = 0; k < EMU_TILE_DEPTH; k++) {
+      for (u32 row = 0; row < EMU_TILE_ROWS; row += 8) {
+        kiln__matmul_widen(column, chunk_at(p->block, s->a, row, k, 1), 8, s->dtype);
+        for (u32 i = 0; i < 8; i++) a[(row + i) * EMU_TILE_DEPTH + k] = column[i];
+      }
+    }
+  } else {
+    for (u32 row = 0; row < EMU_TILE_ROWS; row++)
+      read_depth(p, s->a, row, a + row * EMU_TILE_DEPTH);
+  }
 }
 
 /* b as 16 rows of fp32, EMU_MAX_N apart */
-static void load_b(const emu_block *block, const emu_shape *s, float *b) {
-  float row[8];
-  if (s->trans) {
+static void load_b(const slice *p, float *b) {
+  const emu_shape *s = &p->op->shape;
+  float column[EMU_TILE_DEPTH];
+  if (s->major & 1) {
     for (u32 k = 0; k < EMU_TILE_DEPTH; k++)
       for (u32 n = 0; n < s->n; n += 8)
-        kiln__matmul_widen(b + k * EMU_MAX_N + n, chunk_at(block, s->b, n, k, 1), 8, s->dtype);
+        kiln__matmul_widen(b + k * EMU_MAX_N + n, chunk_at(p->block, s->b, n, k, 1), 8, s->dtype);
     return;
   }
   for (u32 n = 0; n < s->n; n++) {
-    for (u32 k = 0; k < EMU_TILE_DEPTH; k += 8) {
-      kiln__matmul_widen(row, chunk_at(block, s->b, n, k, 0), 8, s->dtype);
-      for (u32 i = 0; i < 8; i++) b[(k + i) * EMU_MAX_N + n] = row[i];
-    }
+    read_depth(p, s->b, n, column);
+    for (u32 k = 0; k < EMU_TILE_DEPTH; k++) b[k * EMU_MAX_N + n] = column[k];
   }
 }
 
 static void multiply(const emu_block *block, emu_warpgroup *group, const emu_operation *op) {
   float a[EMU_TILE_ROWS * EMU_TILE_DEPTH], b[EMU_TILE_DEPTH * EMU_MAX_N];
   float *d = group->accumulators[op->shape.accumulator].values;
-  load_a(block, op, a);
-  load_b(block, &op->shape, b);
   for (u32 row = 0; !op->shape.accumulate && row < EMU_TILE_ROWS; row++)
     memset(d + row * EMU_MAX_N, 0, op->shape.n * sizeof *d);
-  const emu_product product = {d, a, b, EMU_TILE_ROWS, op->shape.n, EMU_MAX_N, EMU_MAX_N};
-  kiln__matmul_accumulate(&product);
+  for (u32 half = 0; half < (op->shape.dtype == EMU_E4M3 ? 2u : 1u); half++) {
+    const slice p = {block, op, half};
+    load_a(&p, a);
+    load_b(&p, b);
+    const emu_product product = {d, a, b, EMU_TILE_ROWS, op->shape.n, EMU_MAX_N, EMU_MAX_N};
+    kiln__matmul_accumulate(&product);
+  }
 }
 
 /* Groups that all threads have committed and whose operations have landed. */
@@ -272,7 +312,7 @@ static void begin_operation(emu_operation *op, const emu_shape *shape, const cha
 
 static void check_same(const emu_operation *op, const emu_shape *shape, const char *site) {
   const emu_shape *s = &op->shape;
-  if (s->n == shape->n && s->dtype == shape->dtype && s->trans == shape->trans &&
+  if (s->n == shape->n && s->dtype == shape->dtype && s->major == shape->major &&
       s->from_registers == shape->from_registers && s->accumulate == shape->accumulate &&
       s->a == shape->a && s->b == shape->b && s->accumulator == shape->accumulator &&
       s->group == shape->group)
@@ -311,7 +351,7 @@ static void append(emu_thread *thread, emu_warpgroup *group, const emu_shape *sh
   kiln__wgmma_order(thread, group, op);
 }
 
-void kiln__emu_wgmma(int n, int dtype, int trans, float *d, const u32 *registers, u64 a, u64 b,
+void kiln__emu_wgmma(int n, int dtype, int major, float *d, const u32 *registers, u64 a, u64 b,
                      int accumulate, const char *site) {
   emu_thread *thread = kiln__emu_current.thread;
   thread->site = site;
@@ -320,7 +360,7 @@ void kiln__emu_wgmma(int n, int dtype, int trans, float *d, const u32 *registers
     kiln__emu_fault("%s without wgmma_fence since the last commit or wait", site);
   const emu_shape shape = {.n = (u32)n,
                            .dtype = dtype,
-                           .trans = trans,
+                           .major = major,
                            .from_registers = registers != NULL,
                            .accumulate = accumulate != 0,
                            .a = a,

@@ -10,13 +10,14 @@
 #define EMU_PARTIES    8
 #define EMU_MAX_N      256u
 #define EMU_TILE_ROWS  64u
-#define EMU_TILE_DEPTH 16u
+#define EMU_TILE_DEPTH 16u /* 16-bit numbers, or pairs of 8-bit ones */
 
 /* What every operand and shape of one instruction is; the same in all threads of the warpgroup. */
 typedef struct emu_shape {
   u32 n;
-  int dtype, trans, from_registers, accumulate;
-  u64 a, b; /* descriptors; a is 0 where a comes from registers */
+  int dtype, from_registers, accumulate;
+  int major; /* bit 0: b is MN-major, bit 1: a is */
+  u64 a, b;  /* descriptors; a is 0 where a comes from registers */
   u32 accumulator;
   int group;
 } emu_shape;
