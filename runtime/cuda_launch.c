@@ -82,16 +82,17 @@ kiln_status kiln__cuda_entry_get(void *device, void *module, const char *name,
 
 kiln_status kiln__cuda_tensor_map(void *device, const kiln__tensor_map *map, kiln__text *error,
                                   void *out) {
-  const unsigned steps[4] = {1, 1, 1, 1};
+  static const int dtypes[] = {6, 9, 0, 7}; /* of the driver, by kiln_dtype */
+  const unsigned steps[KILN__TENSOR_RANK] = {1, 1, 1, 1, 1};
   kiln__cuda *cuda = device;
   kiln__cuda_scope scope;
-  int dtype = map->dtype == KILN_DTYPE_FP16 ? 6 : 9;
   int swizzle = map->swizzle == 128 ? 3 : map->swizzle == 64 ? 2 : map->swizzle == 32 ? 1 : 0;
   kiln__cu_result result = kiln__cuda_enter(cuda, 0, &scope);
   /* promotion 2: lines of 128 bytes in L2; fill 0: zeros out of bounds */
   if (result == 0)
-    result = cuda->driver.tensor_map(out, dtype, 4, (void *)(uintptr_t)map->address, map->dims,
-                                     map->strides, map->box, steps, 0, swizzle, 2, 0);
+    result = cuda->driver.tensor_map(out, dtypes[map->dtype], (unsigned)map->rank,
+                                     (void *)(uintptr_t)map->address, map->dims, map->strides,
+                                     map->box, steps, 0, swizzle, 2, 0);
   return kiln__cuda_done(&scope, result, "a tensor map was refused", error);
 }
 

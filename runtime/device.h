@@ -24,14 +24,18 @@ typedef struct kiln__device_options {
   uint64_t emu_starve;
 } kiln__device_options;
 
-/* A rank-4 TMA descriptor: dims (dim, seqlen, heads, batch) of one tensor of 2-byte elements. */
+#define KILN__TENSOR_RANK 5 /* the highest */
+
+/* A TMA descriptor of one tensor. Those of q, k, v and o have rank 4: (dim, seqlen, heads, batch).
+ * */
 typedef struct kiln__tensor_map {
-  const void *address; /* 16-byte aligned */
-  uint64_t dims[4];    /* elements, innermost first; 1 .. 2^32 */
-  uint64_t strides[3]; /* bytes, of dims 1..3: multiples of 16, < 2^40 */
-  uint32_t box[4];     /* elements, 1 .. 256 */
-  kiln_dtype dtype;    /* FP16 or BF16 */
-  int32_t swizzle;     /* bytes: 0, 32, 64 or 128 */
+  const void *address;                     /* 16-byte aligned */
+  int32_t rank;                            /* 1 .. KILN__TENSOR_RANK */
+  uint64_t dims[KILN__TENSOR_RANK];        /* elements, innermost first; 1 .. 2^32 */
+  uint64_t strides[KILN__TENSOR_RANK - 1]; /* bytes, from dim 1 on: multiples of 16, < 2^40 */
+  uint32_t box[KILN__TENSOR_RANK];         /* elements, 1 .. 256 */
+  kiln_dtype dtype;                        /* E4M3 stands for any 8-bit number */
+  int32_t swizzle;                         /* bytes: 0, 32, 64 or 128 */
 } kiln__tensor_map;
 
 /* What an entry is launched with; known when it is loaded, so that the device prepares for it once.

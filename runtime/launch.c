@@ -139,6 +139,7 @@ void kiln__launch_map(const kiln__map_shape *shape, const kiln__view *view, cons
   const int64_t strides[3] = {view->stride.row, view->stride.head, view->stride.batch};
   memset(map, 0, sizeof *map);
   map->address = empty ? readable : view->address;
+  map->rank = 4;
   map->dtype = dtype;
   map->swizzle = shape->swizzle;
   map->dims[0] = (uint64_t)view->dim;

@@ -26,12 +26,12 @@ local function with_site(params)
 end
 
 -- Members in the order of the list. Rows with a C body of their own need none; rows with a pattern
--- name the one member that serves all their shapes.
+-- name the one member that serves all their shapes, or those of several rows.
 local function members()
   local out = {}
   for _, row in ipairs(wrappers) do
     local member = row.pattern and row.member or row
-    if not row.emu then
+    if not row.emu and not row.member_of then
       out[#out + 1] = { name = member.name, ret = member.ret, params = with_site(member.params) }
     end
   end
@@ -73,6 +73,8 @@ typedef struct __attribute__((aligned(64))) TensorMap { u64 words[16]; } TensorM
 #define EMU_EXPORT __attribute__((visibility("default")))
 #define EMU_FP16 0
 #define EMU_BF16 1
+#define EMU_E4M3 2
+#define EMU_FP32 3
 #define EMU_STRING(x) #x
 #define EMU_LINE(x) EMU_STRING(x)
 #define SITE(text) __FILE__ ":" EMU_LINE(__LINE__) ": " text
@@ -86,6 +88,7 @@ float fabsf(float x);
 float fmaf(float a, float b, float c);
 float fmaxf(float a, float b);
 float fminf(float a, float b);
+float tanhf(float x);
 ]]
 
 -- Round to nearest even, as cvt.rn does; every NaN becomes 0x7fff.
@@ -103,6 +106,19 @@ DEV u32 emu_fp16(float x) {
   if (u >= 0x477ff000) return sign | 0x7c00; /* 65520 and above */
   if (u < 0x38800000) return sign | (emu_bits(emu_float(u) + 0.5f) - 0x3f000000); /* subnormal */
   return sign | (u - 0x38000000 + 0xfff + (u >> 13 & 1)) >> 13;
+}
+DEV float emu_wide_fp16(u32 x) {
+  const float magnitude = emu_float((x & 0x7fff) << 13) * 0x1p112f; /* exact */
+  const u32 special = (x & 0x7c00) == 0x7c00 ? 0x7f800000 : 0;
+  return emu_float(emu_bits(magnitude) | special | (x & 0x8000) << 16);
+}
+/* Numbers too large become 448. */
+DEV u32 emu_e4m3(float x) {
+  const u32 sign = emu_bits(x) >> 24 & 0x80, u = emu_bits(x) & 0x7fffffff;
+  if (u > 0x7f800000) return 0x7f;
+  if (u >= 0x43e00000) return sign | 0x7e; /* 448 and above */
+  if (u < 0x3c800000) return sign | (emu_bits(emu_float(u) + 16384.f) - 0x46800000); /* subnormal */
+  return sign | (u - 0x3c000000 + 0x7ffff + (u >> 20 & 1)) >> 20;
 }
 ]]
 

@@ -13,130 +13,11 @@
 --                       after another
 -- or, where the name carries a shape, `pattern` and `make(captures...)`, which returns such a row
 -- with `call`: the emulator's member and its arguments; `member` is that member's signature, one
--- for all shapes.
+-- for all shapes; `member_of` names a member that another row has.
 -- The order of the rows is that of the emulator's function table. Read by render.lua, emulator.lua.
-
--- ---- asm statements ----
-
-local COLUMNS = 100
-local INDENT = "\n" .. (" "):rep(#"  asm volatile(")
-
--- The lines of a comma-separated text, each at most `width` columns; commas and blanks are kept.
-local function folded(text, width)
-  local lines, line = {}, ""
-  for item in text:gmatch("[^,]+,? ?") do
-    if line ~= "" and #line + #item > width then
-      lines[#lines + 1], line = line, ""
-    end
-    line = line .. item
-  end
-  lines[#lines + 1] = line
-  return lines
-end
-
--- PTX, one instruction a line, as adjacent C string literals.
-local function literals(code)
-  local out = {}
-  for line in (code .. "\n"):gmatch("%s*(.-)\n") do
-    local pieces = folded(line, COLUMNS - #INDENT - #'"\\n"')
-    pieces[#pieces] = pieces[#pieces] .. "\\n"
-    for _, piece in ipairs(pieces) do out[#out + 1] = '"' .. piece .. '"' end
-  end
-  out[#out] = out[#out]:gsub('\\n"$', '"')
-  return out
-end
-
--- Outputs, inputs and clobbers; those that do not fit one line begin a line each.
-local function operand_lines(operands)
-  local width, out = COLUMNS - #INDENT - #");", {}
-  if #operands <= width then return { operands } end
-  for part in (operands .. " : "):gmatch("(.-) : ") do
-    for i, line in ipairs(folded(part, width)) do
-      local colon = i == 1 and #out > 0 and ": " or ""
-      out[#out + 1] = colon .. line:match("^(.-)%s*$")
-    end
-  end
-  return out
-end
-
--- asm volatile with these operands, in as many lines as it needs.
-local function asm(code, operands)
-  local lines = literals(code)
-  local short = ("asm volatile(%s %s);"):format(lines[1], operands)
-  if #lines == 1 and #short <= COLUMNS - 2 then return short end
-  for _, line in ipairs(operand_lines(operands)) do lines[#lines + 1] = line end
-  return "asm volatile(" .. table.concat(lines, INDENT) .. ");"
-end
-
--- The same with a memory clobber: for what touches memory, a barrier or an asynchronous queue.
-local function ptx(code, operands) return asm(code, (operands or "::") .. ' : "memory"') end
-
--- "form, form, ..." with %d counting from `first`.
-local function list(form, count, first)
-  local items = {}
-  for i = 1, count do items[i] = form:format((first or 0) + i - 1) end
-  return table.concat(items, ", ")
-end
-
-local OUT_R4 = list('"=r"(r[%d])', 4)
-local IN_R4 = list('"r"(r[%d])', 4)
-
--- ---- rows whose name carries a shape ----
-
-local ptx_type = { bf16 = "bf16", fp16 = "f16" }
-
-local function mma_row(dtype)
-  local t = ptx_type[dtype]
-  if not t then return nil end
-  return {
-    name = "mma_m16n8k16_" .. dtype, ret = "void", isa = "mma.sync",
-    params = "float *d, const u32 *a, const u32 *b",
-    call = { "mma_m16n8k16", "EMU_" .. dtype:upper(), "d", "a", "b" },
-    cuda = asm(("mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 "):format(t, t)
-                 .. "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};",
-               ": " .. list('"+f"(d[%d])', 4) .. " : " .. list('"r"(a[%d])', 4) .. ", "
-                 .. list('"r"(b[%d])', 2)),
-  }
-end
-
--- The operands of wgmma, numbered: d, then a (a descriptor or four registers), b, accumulate. The
--- last immediates tell which operands are MN-major; a in registers has none.
-local function wgmma_row(from, n, dtype, trans)
-  local t, count = ptx_type[dtype], tonumber(n) // 2
-  local is_legal = count >= 4 and count <= 128 and count % 4 == 0 and (trans == "" or trans == "_t")
-  if not t or not is_legal then return nil end
-  local in_smem, b_major = from == "ss", trans == "_t" and "1" or "0"
-  local next_operand = count + (in_smem and 1 or 4)
-  local a = in_smem and "%" .. count or "{" .. list("%%%d", 4, count) .. "}"
-  local code = ([[
-    {
-    .reg .pred p;
-    setp.ne.b32 p, %%%d, 0;
-    wgmma.mma_async.sync.aligned.m64n%sk16.f32.%s.%s {%s}, %s, %%%d, p, 1, 1, %s;
-    }]]):format(next_operand + 1, n, t, t, list("%%%d", count), a, next_operand,
-                in_smem and "0, " .. b_major or b_major)
-  return {
-    name = ("wgmma_%s_n%s_%s%s"):format(from, n, dtype, trans), ret = "void",
-    params = ("float *d, %s, u64 b, int accumulate"):format(in_smem and "u64 a" or "const u32 *a"),
-    isa = "wgmma.mma_async",
-    call = { "wgmma", n, "EMU_" .. dtype:upper(), b_major, "d", in_smem and "0" or "a",
-             in_smem and "a" or "0", "b", "accumulate" },
-    cuda = asm(code, ": " .. list('"+f"(d[%d])', count) .. " : "
-                 .. (in_smem and '"l"(a)' or list('"r"(a[%d])', 4)) .. ', "l"(b), "r"(accumulate)'),
-  }
-end
-
-local function touch_row(kind, n)
-  local is_float = kind == "f32"
-  return {
-    name = "touch_" .. kind .. "x" .. n, ret = "void",
-    params = is_float and "float *r" or "u32 *r", isa = "none: a compiler barrier",
-    call = { "touch", "r", n },
-    cuda = ptx("", ": " .. list(is_float and '"+f"(r[%d])' or '"+r"(r[%d])', tonumber(n)) .. " :"),
-  }
-end
-
--- ---- the list ----
+local forms = require("wrapper_forms")
+local asm, ptx, list = forms.asm, forms.ptx, forms.list
+local OUT_R4, IN_R4 = forms.OUT_R4, forms.IN_R4
 
 local TMA_LOAD = "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
 
@@ -173,6 +54,26 @@ return {
   { name = "redux_max_i32", ret = "int", params = "int x", isa = "redux.sync",
     cuda = 'int y;\n  asm volatile("redux.sync.max.s32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x));\n'
       .. "  return y;" },
+  { pattern = "^redux_(%l+)_([iu]32)$", make = forms.redux,
+    member = { name = "redux", ret = "u32", params = "int op, int is_signed, u32 x" } },
+  { name = "shfl_f32", ret = "float", params = "float x, int lane", isa = "shfl.sync",
+    cuda = "return __shfl_sync(0xffffffffu, x, lane);" },
+  { name = "shfl_up_i32", ret = "int", params = "int x, int lanes", isa = "shfl.sync",
+    cuda = "return __shfl_up_sync(0xffffffffu, x, lanes);" },
+  { name = "shfl_down_i32", ret = "int", params = "int x, int lanes", isa = "shfl.sync",
+    cuda = "return __shfl_down_sync(0xffffffffu, x, lanes);" },
+  { name = "all_sync", ret = "int", params = "int x", isa = "vote.sync",
+    cuda = "return __all_sync(0xffffffffu, x);" },
+  { name = "ballot_sync", ret = "u32", params = "int x", isa = "vote.sync",
+    cuda = "return __ballot_sync(0xffffffffu, x);" },
+  -- 1 in one lane of the warp, always the same, which need not be lane 0.
+  { name = "elect_one", ret = "int", params = "void", isa = "elect.sync",
+    cuda = "int x;\n  " .. asm([[
+      {
+      .reg .pred p;
+      elect.sync _|p, 0xffffffff;
+      selp.b32 %0, 1, 0, p;
+      }]], ': "=r"(x)') .. "\n  return x;" },
 
   -- scalar arithmetic
   { name = "ex2", ret = "float", params = "float x", isa = "ex2.approx.ftz.f32",
@@ -189,6 +90,27 @@ return {
     cuda = 'u32 r;\n  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));\n'
       .. "  return r;",
     emu = "return emu_fp16(lo) | emu_fp16(hi) << 16;" },
+  -- Two e4m3 numbers in the lower half; what is too large becomes 448.
+  { name = "pack_e4m3", ret = "u32", params = "float lo, float hi",
+    isa = "cvt.rn.satfinite.e4m3x2.f32",
+    cuda = "u16 r;\n  "
+      .. 'asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi), "f"(lo));\n'
+      .. "  return r;",
+    emu = "return emu_e4m3(lo) | emu_e4m3(hi) << 8;" },
+  { name = "unpack_fp16", ret = "float", params = "u32 x", isa = "cvt.f32.f16",
+    cuda = 'float y;\n  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((u16)x));\n  return y;',
+    emu = "return emu_wide_fp16(x & 0xffff);" },
+  { name = "unpack_bf16", ret = "float", params = "u32 x", isa = "mov.b32",
+    cuda = "return __uint_as_float(x << 16);", emu = "return emu_float(x << 16);" },
+  { name = "tanh_approx", ret = "float", params = "float x", isa = "tanh.approx.f32",
+    cuda = 'float y;\n  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));\n  return y;',
+    emu = "return tanhf(x);" },
+  -- Four of the eight bytes of x (0 to 3) and y (4 to 7), by the nibbles of the selector.
+  { name = "byte_perm", ret = "u32", params = "u32 x, u32 y, u32 selector", isa = "prmt",
+    cuda = "return __byte_perm(x, y, selector);",
+    emu = "const u64 all = (u64)y << 32 | x;\n  u32 r = 0;\n"
+      .. "  for (int i = 0; i < 4; i++)\n"
+      .. "    r |= (u32)(all >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;\n  return r;" },
 
   -- shared memory, generic proxy
   -- The dynamic shared memory starts on a multiple of 1024 bytes, where the 128-byte swizzle of TMA
@@ -225,6 +147,21 @@ return {
   { name = "stmatrix_x4", ret = "void", params = "u32 at, const u32 *r", isa = "stmatrix",
     cuda = ptx("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};",
                ':: "r"(at), ' .. IN_R4) },
+  { name = "stmatrix_x4_trans", ret = "void", params = "u32 at, const u32 *r", isa = "stmatrix",
+    cuda = ptx("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};",
+               ':: "r"(at), ' .. IN_R4) },
+  { name = "sts_u32x4", ret = "void", params = "u32 at, const u32 *r", isa = "st.shared",
+    cuda = ptx("st.shared.v4.b32 [%0], {%1, %2, %3, %4};", ':: "r"(at), ' .. IN_R4) },
+  -- Atomics in shared memory, without order.
+  { name = "atomic_shared_add_u32", ret = "u32", params = "u32 at, u32 x", isa = "atom.shared",
+    cuda = "u32 y;\n  " .. ptx("atom.shared.add.u32 %0, [%1], %2;",
+                               ': "=r"(y) : "r"(at), "r"(x)') .. "\n  return y;" },
+  { name = "atomic_shared_max_i32", ret = "int", params = "u32 at, int x", isa = "atom.shared",
+    cuda = "int y;\n  " .. ptx("atom.shared.max.s32 %0, [%1], %2;",
+                               ': "=r"(y) : "r"(at), "r"(x)') .. "\n  return y;" },
+  { name = "atomic_shared_add_f32", ret = "float", params = "u32 at, float x", isa = "atom.shared",
+    cuda = "float y;\n  " .. ptx("atom.shared.add.f32 %0, [%1], %2;",
+                                 ': "=f"(y) : "r"(at), "f"(x)') .. "\n  return y;" },
 
   -- global memory
   { name = "ldg_f32", ret = "float", params = "const float *p", isa = "ld.global",
@@ -306,7 +243,7 @@ return {
     macro = true, cuda = 'asm volatile("cp.async.wait_group " #pending ";" ::: "memory")' },
 
   -- mma.sync (sm_80): d (16 x 8, fp32) += a (16 x 16) . b (16 x 8); fragments: docs/layouts.md
-  { pattern = "^mma_m16n8k16_(%w+)$", make = mma_row,
+  { pattern = "^mma_m16n8k16_(%w+)$", make = forms.mma,
     member = { name = "mma_m16n8k16", ret = "void",
                params = "int dtype, float *d, const u32 *a, const u32 *b" } },
 
@@ -338,6 +275,14 @@ return {
       bra L_try;
       L_done:
       }]], ':: "r"(bar), "r"(parity)') },
+  -- 1 when the phase is complete; it may also fail for no reason.
+  { name = "bar_try", ret = "int", params = "u32 bar, u32 parity", isa = "mbarrier.try_wait",
+    cuda = "int x;\n  " .. ptx([[
+      {
+      .reg .pred p;
+      mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;
+      selp.b32 %0, 1, 0, p;
+      }]], ': "=r"(x) : "r"(bar), "r"(parity)') .. "\n  return x;" },
 
   -- TMA (sm_90)
   { name = "tma_load", ret = "void", isa = "cp.async.bulk.tensor",
@@ -358,6 +303,41 @@ return {
     cuda = ptx("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group "
                  .. "[%0, {%2, %3, %4, %5}], [%1];",
                ':: "l"(map), "r"(from), "r"(col), "r"(row), "r"(head), "r"(batch)') },
+  -- Boxes of other ranks: tma_load_2d and so on; c0 is the column. tma_add: the map's numbers grow.
+  { pattern = "^tma_load_([1-5])d$", make = forms.tma_load,
+    member = { name = "tma_load_tile", ret = "void",
+               params = "int rank, u32 to, const TensorMap *map, u32 bar, "
+                 .. list("int c%d", 5) .. ", u64 policy, int blocks" } },
+  { pattern = "^tma_load_multicast_([1-5])d$", make = forms.tma_load_multicast,
+    member_of = "tma_load_tile" },
+  { pattern = "^tma_store_([1-5])d$", make = forms.tma_store,
+    member = { name = "tma_store_tile", ret = "void",
+               params = "int rank, int add, const TensorMap *map, u32 from, "
+                 .. list("int c%d", 5) } },
+  { pattern = "^tma_add_([1-5])d$", make = forms.tma_add, member_of = "tma_store_tile" },
+  -- Bytes in a row, without a tensor map: multiples of 16 at multiples of 16.
+  { name = "bulk_load", ret = "void", isa = "cp.async.bulk",
+    params = "u32 to, const void *from, u32 bytes, u32 bar, u64 policy",
+    cuda = ptx("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 .. "[%0], [%1], %2, [%3], %4;",
+               ':: "r"(to), "l"(from), "r"(bytes), "r"(bar), "l"(policy)') },
+  { name = "bulk_store", ret = "void", params = "void *to, u32 from, u32 bytes",
+    isa = "cp.async.bulk",
+    cuda = ptx("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;",
+               ':: "l"(to), "r"(from), "r"(bytes)') },
+  -- To the same or another block of the cluster, whose mbarrier counts the bytes.
+  { name = "bulk_copy_peer", ret = "void",
+    params = "u32 to, u32 from, u32 bytes, u32 bar, u32 block", isa = "mapa; cp.async.bulk",
+    cuda = ptx([[
+      {
+      .reg .b32 d, m;
+      mapa.shared::cluster.u32 d, %0, %4;
+      mapa.shared::cluster.u32 m, %3, %4;
+      cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [d], [%1], %2, [m];
+      }]], ':: "r"(to), "r"(from), "r"(bytes), "r"(bar), "r"(block)') },
+  { pattern = "^bulk_add_(%w+)$", make = forms.bulk_add,
+    member = { name = "bulk_add", ret = "void",
+               params = "int dtype, void *to, u32 from, u32 bytes" } },
   { name = "tma_prefetch_map", ret = "void", params = "const TensorMap *map",
     isa = "prefetch.tensormap", cuda = ptx("prefetch.tensormap [%0];", ':: "l"(map)') },
   { name = "bulk_commit", ret = "void", params = "void", isa = "cp.async.bulk.commit_group",
@@ -369,6 +349,8 @@ return {
     cuda = 'asm volatile("cp.async.bulk.wait_group.read " #pending ";" ::: "memory")' },
   { name = "fence_async", ret = "void", params = "void", isa = "fence.proxy.async",
     cuda = ptx("fence.proxy.async.shared::cta;") },
+  { name = "fence_async_global", ret = "void", params = "void", isa = "fence.proxy.async",
+    cuda = ptx("fence.proxy.async.global;") },
 
   -- clusters, register pool (sm_90)
   { name = "cluster_sync", ret = "void", params = "void", isa = "barrier.cluster",
@@ -382,6 +364,12 @@ return {
   { name = "reg_inc", ret = "void", params = "int count", isa = "setmaxnreg",
     macro = true, cuda = 'asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(count))' },
 
+  -- a grid behind another in one stream (sm_90)
+  { name = "grid_wait", ret = "void", params = "void", isa = "griddepcontrol",
+    cuda = ptx("griddepcontrol.wait;") },
+  { name = "grid_launch_dependents", ret = "void", params = "void", isa = "griddepcontrol",
+    cuda = ptx("griddepcontrol.launch_dependents;") },
+
   -- wgmma (sm_90a)
   { name = "wgmma_fence", ret = "void", params = "void", isa = "wgmma.fence",
     cuda = ptx("wgmma.fence.sync.aligned;") },
@@ -390,15 +378,16 @@ return {
   { name = "wgmma_wait", ret = "void", params = "int pending", isa = "wgmma.wait_group",
     macro = true,
     cuda = 'asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")' },
-  -- wgmma_<A>_n<N>_<dtype>[_t]: d (64 x N, fp32) = a (64 x 16) . b (16 x N), + d unless accumulate
-  -- is 0.  A = ss: from shared memory by descriptor, K-major; rs: from registers.  _t: b is
-  -- MN-major, a row-major (k, n) tile; otherwise K-major, a row-major (n, k) tile.
-  { pattern = "^wgmma_([rs]s)_n(%d+)_(%w+)(_?t?)$", make = wgmma_row,
+  -- wgmma_<A>_n<N>_<dtype>[_t|_ta|_tab]: d (64 x N, fp32) = a (64 x K) . b (K x N), + d unless
+  -- accumulate is 0; K is 16, or 32 of e4m3. A = ss: from shared memory by descriptor; rs: from
+  -- registers. Operands in shared memory are K-major, a row-major (n, k) or (m, k) tile. _t: b is
+  -- MN-major, a row-major (k, n) tile; _ta: a is; _tab: both are.
+  { pattern = "^wgmma_([rs]s)_n(%d+)_(%w+)(_?%l*)$", make = forms.wgmma,
     member = { name = "wgmma", ret = "void",
-               params = "int n, int dtype, int trans, float *d, const u32 *registers, u64 a, "
+               params = "int n, int dtype, int major, float *d, const u32 *registers, u64 a, "
                  .. "u64 b, int accumulate" } },
   -- A barrier for the compiler: nothing that uses these registers moves across. The emulator checks
   -- here that no wgmma in flight owns them.
-  { pattern = "^touch_([fu]32)x(%d+)$", make = touch_row,
+  { pattern = "^touch_([fu]32)x(%d+)$", make = forms.touch,
     member = { name = "touch", ret = "void", params = "const void *registers, int count" } },
 }

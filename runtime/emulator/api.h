@@ -30,6 +30,13 @@ typedef struct TensorMap TensorMap; /* tensor_map.h */
   X(u32, shfl_xor_u32, (u32 x, int lanes, const char *site)) \
   X(int, any_sync, (int x, const char *site)) \
   X(int, redux_max_i32, (int x, const char *site)) \
+  X(u32, redux, (int op, int is_signed, u32 x, const char *site)) \
+  X(float, shfl_f32, (float x, int lane, const char *site)) \
+  X(int, shfl_up_i32, (int x, int lanes, const char *site)) \
+  X(int, shfl_down_i32, (int x, int lanes, const char *site)) \
+  X(int, all_sync, (int x, const char *site)) \
+  X(u32, ballot_sync, (int x, const char *site)) \
+  X(int, elect_one, (const char *site)) \
   X(u32, shared_base, (const char *site)) \
   X(int, lds_i32, (u32 at, const char *site)) \
   X(void, sts_i32, (u32 at, int x, const char *site)) \
@@ -42,6 +49,11 @@ typedef struct TensorMap TensorMap; /* tensor_map.h */
   X(void, ldmatrix_x4, (u32 *r, u32 at, const char *site)) \
   X(void, ldmatrix_x4_trans, (u32 *r, u32 at, const char *site)) \
   X(void, stmatrix_x4, (u32 at, const u32 *r, const char *site)) \
+  X(void, stmatrix_x4_trans, (u32 at, const u32 *r, const char *site)) \
+  X(void, sts_u32x4, (u32 at, const u32 *r, const char *site)) \
+  X(u32, atomic_shared_add_u32, (u32 at, u32 x, const char *site)) \
+  X(int, atomic_shared_max_i32, (u32 at, int x, const char *site)) \
+  X(float, atomic_shared_add_f32, (u32 at, float x, const char *site)) \
   X(float, ldg_f32, (const float *p, const char *site)) \
   X(void, stg_f32, (float *p, float x, const char *site)) \
   X(u32, ldg_u16, (const u16 *p, const char *site)) \
@@ -75,25 +87,38 @@ typedef struct TensorMap TensorMap; /* tensor_map.h */
   X(void, bar_arrive, (u32 bar, const char *site)) \
   X(void, bar_arrive_peer, (u32 bar, u32 block, const char *site)) \
   X(void, bar_wait, (u32 bar, u32 parity, const char *site)) \
+  X(int, bar_try, (u32 bar, u32 parity, const char *site)) \
   X(void, tma_load, (u32 to, const TensorMap *map, u32 bar, int col, int row, int head, \
     int batch, u64 policy, const char *site)) \
   X(void, tma_load_multicast, (u32 to, const TensorMap *map, u32 bar, int col, int row, \
     int head, int batch, u64 policy, u16 blocks, const char *site)) \
   X(void, tma_store, (const TensorMap *map, u32 from, int col, int row, int head, int batch, \
     const char *site)) \
+  X(void, tma_load_tile, (int rank, u32 to, const TensorMap *map, u32 bar, int c0, int c1, \
+    int c2, int c3, int c4, u64 policy, int blocks, const char *site)) \
+  X(void, tma_store_tile, (int rank, int add, const TensorMap *map, u32 from, int c0, int c1, \
+    int c2, int c3, int c4, const char *site)) \
+  X(void, bulk_load, (u32 to, const void *from, u32 bytes, u32 bar, u64 policy, \
+    const char *site)) \
+  X(void, bulk_store, (void *to, u32 from, u32 bytes, const char *site)) \
+  X(void, bulk_copy_peer, (u32 to, u32 from, u32 bytes, u32 bar, u32 block, const char *site)) \
+  X(void, bulk_add, (int dtype, void *to, u32 from, u32 bytes, const char *site)) \
   X(void, tma_prefetch_map, (const TensorMap *map, const char *site)) \
   X(void, bulk_commit, (const char *site)) \
   X(void, bulk_wait, (int pending, const char *site)) \
   X(void, bulk_wait_read, (int pending, const char *site)) \
   X(void, fence_async, (const char *site)) \
+  X(void, fence_async_global, (const char *site)) \
   X(void, cluster_sync, (const char *site)) \
   X(u32, cluster_rank, (const char *site)) \
   X(void, reg_dec, (int count, const char *site)) \
   X(void, reg_inc, (int count, const char *site)) \
+  X(void, grid_wait, (const char *site)) \
+  X(void, grid_launch_dependents, (const char *site)) \
   X(void, wgmma_fence, (const char *site)) \
   X(void, wgmma_commit, (const char *site)) \
   X(void, wgmma_wait, (int pending, const char *site)) \
-  X(void, wgmma, (int n, int dtype, int trans, float *d, const u32 *registers, u64 a, u64 b, \
+  X(void, wgmma, (int n, int dtype, int major, float *d, const u32 *registers, u64 a, u64 b, \
     int accumulate, const char *site)) \
   X(void, touch, (const void *registers, int count, const char *site))
 // clang-format on

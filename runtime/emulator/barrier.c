@@ -114,6 +114,10 @@ i64 kiln__emu_block_index(const char *site) {
 
 i64 kiln__emu_block_index_again(const char *site) { return kiln__emu_block_index(site); }
 
+/* Grids run one after another here: what this one waits for has ended, and the next waits. */
+void kiln__emu_grid_wait(const char *site) { kiln__emu_enter(site); }
+void kiln__emu_grid_launch_dependents(const char *site) { kiln__emu_enter(site); }
+
 i64 kiln__emu_num_blocks(const char *site) {
   (void)site;
   return kiln__emu_current.machine->launch->num_blocks;

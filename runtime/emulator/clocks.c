@@ -47,6 +47,10 @@ u32 kiln__clocks_of_barrier(const emu_clocks *c, u32 rank, u32 barrier) {
   return rank * c->per_block + EMU_OWN * c->threads + c->warps + barrier;
 }
 
+int kiln__clocks_is_barrier(const emu_clocks *c, u32 component) {
+  return component % c->per_block >= EMU_OWN * c->threads + c->warps;
+}
+
 void kiln__clocks_create(emu_machine *machine) {
   emu_clocks *c = &machine->clocks;
   memset(c, 0, sizeof *c);

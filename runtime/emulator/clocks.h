@@ -1,10 +1,11 @@
 /* Vector clocks: what each emulated thread knows to have happened.
  *
- * Components, for every block of a cluster: six for each thread (its generic accesses; those of
+ * Components, for every block of a cluster: seven for each thread (its generic accesses; those of
  * them that the async proxy may follow; its finished cp.async groups; those that the async proxy
- * may follow; its bulk groups that have read shared memory; those that have written global memory),
- * one for each warp (finished wgmma groups), one for each mbarrier (its phases). What is known of
- * other clusters is a past (past.h).
+ * may follow; its bulk groups that have read shared memory; those that have written global memory;
+ * its generic accesses that the async proxy may follow in global memory), one for each warp
+ * (finished wgmma groups), one for each mbarrier (its phases). What is known of other clusters is a
+ * past (past.h).
  *
  * Invariant: what a thread knows is an immutable, shared snapshot plus its own components, which
  * are private until it releases. Threads that wait for the same thing share one snapshot, so that a
@@ -28,8 +29,18 @@ typedef struct emu_snapshot {
 } emu_snapshot;
 
 /* A thread's own components, in the order in which they lie in a snapshot. The one behind generic
- * accesses and the one behind copies say how many of them the async proxy may follow. */
-enum { EMU_GENERIC, EMU_FENCED, EMU_COPIES, EMU_COPIES_FENCED, EMU_BULK, EMU_STORED, EMU_OWN };
+ * accesses and the one behind copies say how many of them the async proxy may follow in shared
+ * memory. */
+enum {
+  EMU_GENERIC,
+  EMU_FENCED,
+  EMU_COPIES,
+  EMU_COPIES_FENCED,
+  EMU_BULK,
+  EMU_STORED,
+  EMU_FENCED_GLOBAL,
+  EMU_OWN
+};
 
 typedef struct emu_knowledge {
   emu_snapshot *seen;
@@ -74,6 +85,7 @@ void kiln__clocks_thread(emu_thread *thread);   /* a thread that knows nothing y
 u32 kiln__clocks_of_thread(const emu_clocks *clocks, u32 rank, u32 thread);
 u32 kiln__clocks_of_warp(const emu_clocks *clocks, u32 rank, u32 warp);
 u32 kiln__clocks_of_barrier(const emu_clocks *clocks, u32 rank, u32 barrier);
+int kiln__clocks_is_barrier(const emu_clocks *clocks, u32 component);
 
 /* Adds what the thread knows to the sum; its later accesses are not covered. */
 void kiln__clocks_release(emu_thread *thread, emu_sum *sum);

@@ -11,6 +11,11 @@
 #define COLOURS      16u
 #define COLOUR_BYTES 320u
 
+/* What a fiber finds where nothing was written: a signalling NaN in fp32 and bf16, a NaN in fp16,
+ * and an index far outside anything. Frames of kernels are smaller than the part that is filled. */
+#define UNWRITTEN    0x7fa07fa07fa07fa0ull
+#define FILLED_BYTES (12u << 10)
+
 int kiln__fiber_stacks_create(emu_stacks *stacks, size_t count) {
   char *base = mmap(NULL, count * EMU_STACK_BYTES, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -50,15 +55,16 @@ char *kiln__fiber_stack(const emu_stacks *stacks, size_t index) {
 int kiln__fiber_supported(void) { return 1; }
 
 /* Laid out as kiln__fiber_switch leaves a stack: six registers, then the address to return to, then
- * a zero as the caller's return address, on which debuggers end a backtrace. */
+ * a zero as the caller's return address, on which debuggers end a backtrace. Locals and registers
+ * that the body does not set are NaN, not what an earlier thread has left. */
 void *kiln__fiber_prepare(const emu_stacks *stacks, size_t index, void (*body)(void)) {
   char *top = kiln__fiber_stack(stacks, index) + EMU_STACK_BYTES;
   ASAN_UNPOISON_MEMORY_REGION(top - EMU_STACK_BYTES + PAGE, EMU_STACK_BYTES - PAGE);
   uintptr_t *sp = (uintptr_t *)(top - 64 - index % COLOURS * COLOUR_BYTES);
+  for (uintptr_t *at = sp - FILLED_BYTES / sizeof *at; at < sp; at++) *at = UNWRITTEN;
   *--sp = 0;
   *--sp = (uintptr_t)body;
-  for (int i = 0; i < 6; i++) *--sp = 0;
-  return sp;
+  return sp - 6; /* the registers are filled */
 }
 
 __attribute__((naked)) void kiln__fiber_switch(void **from __attribute__((unused)),

@@ -14,10 +14,10 @@
 #define NAME_BYTES  128
 #define PLACE_BYTES 1024
 
-struct emu_page {
+typedef struct emu_page {
   int written; /* some cell has a write */
   emu_cell cells[PAGE_CELLS];
-};
+} emu_page;
 
 /* ---- life ---- */
 
@@ -45,11 +45,11 @@ static size_t num_pages(const emu_allocation *a) { return a->bytes / PAGE_BYTES 
 /* The page of an offset, made where it is touched for the first time. Allocations begin on a
  * multiple of 256 bytes, so that cells lie on multiples of 16. */
 static emu_page *page_at(emu_global_shadow *shadow, const emu_allocation *in, size_t offset) {
-  emu_page ***pages = &shadow->pages[in - shadow->memory];
-  if (!*pages) *pages = take(shadow, num_pages(in) * sizeof **pages);
-  emu_page **page = &(*pages)[offset / PAGE_BYTES];
-  if (!*page) *page = take(shadow, sizeof **page);
-  return *page;
+  emu_pages *pages = &shadow->pages[in - shadow->memory];
+  if (!pages->at) pages->at = take(shadow, num_pages(in) * sizeof *pages->at);
+  emu_page_place *place = &pages->at[offset / PAGE_BYTES];
+  if (!place->page) place->page = take(shadow, sizeof *place->page);
+  return place->page;
 }
 
 static emu_access *accesses_of(emu_cell *cell) { return cell->list ? cell->list : cell->first; }
@@ -84,6 +84,15 @@ static int knows(const emu_thread *thread, const emu_access *a) {
     return kiln__clocks_knows(k, a->mark.component, a->mark.value);
   const int *clock = kiln__past_find(k->seen->past, a->cluster);
   return clock && clock[a->mark.component] >= a->mark.value;
+}
+
+/* Whether the thread that wrote has fenced its write for the async proxy, as far as `thread` knows.
+ * A read has returned its value. */
+static int is_fenced(const emu_thread *thread, const emu_access *a) {
+  if (!(a->kind & EMU_WRITES)) return 1;
+  emu_access fenced = *a;
+  fenced.mark.component += EMU_FENCED_GLOBAL - EMU_GENERIC;
+  return knows(thread, &fenced);
 }
 
 static int conflicts(const emu_access *a, const emu_access *b) {
@@ -140,9 +149,10 @@ static void check(const emu_thread *thread, const emu_access *new, const emu_acc
     describe(thread->machine, new, old, in, offset, sentence, sizeof sentence);
     kiln__emu_fault("%s", sentence);
   }
-  if (!(new->kind &EMU_ASYNC_PROXY) || old->kind & EMU_ASYNC_PROXY) return;
+  if (!(new->kind &EMU_ASYNC_PROXY) || old->kind & EMU_ASYNC_PROXY || is_fenced(thread, old))
+    return;
   kiln__emu_fault("%s (async proxy) at offset %zu of an allocation of %zu bytes: %s by %s has no "
-                  "fence.proxy.async.global behind it, for which there is no wrapper",
+                  "fence.proxy.async.global behind it",
                   new->site, offset, in->bytes, old->site,
                   who(thread->machine, old, name, sizeof name));
 }
@@ -239,10 +249,10 @@ static u32 gather(const emu_global_shadow *shadows, u32 count, size_t allocation
   u32 found = 0;
   int written = 0;
   for (u32 i = 0; i < count; i++) {
-    emu_page **pages = shadows[i].pages[allocation];
-    if (!pages || !pages[number]) continue;
-    written |= pages[number]->written;
-    out[found++] = pages[number];
+    const emu_page_place *places = shadows[i].pages[allocation].at;
+    if (!places || !places[number].page) continue;
+    written |= places[number].page->written;
+    out[found++] = places[number].page;
   }
   return written ? found : 0;
 }

@@ -39,12 +39,18 @@ typedef struct emu_cell {
   u8 count, capacity, next;
 } emu_cell;
 
-typedef struct emu_page emu_page;
+typedef struct emu_page_place {
+  struct emu_page *page; /* NULL: nothing in it was touched */
+} emu_page_place;
+
+typedef struct emu_pages {
+  emu_page_place *at; /* NULL: nothing in the allocation was touched */
+} emu_pages;
 
 typedef struct emu_global_shadow {
   const emu_allocation *memory; /* of the launch */
   size_t num_allocations;
-  emu_page ***pages; /* for each allocation, where something was touched: its pages */
+  emu_pages *pages; /* of each allocation */
   emu_arena arena;
 } emu_global_shadow;
 

@@ -144,6 +144,7 @@ void kiln__machine_end(emu_machine *machine) {
   machine->cluster_sum = (emu_sum){0};
   machine->last_warp = 0;
   machine->polls = 0;
+  machine->time_outs = 0;
   machine->talks = 0;
   machine->gives_way = machine->stuck = machine->resident = machine->ended = 0;
 }
@@ -157,6 +158,7 @@ static void thread_main(void) {
   kiln__copy_exit(thread);
   kiln__tma_exit(thread);
   kiln__wgmma_exit(thread);
+  kiln__peer_exit(thread);
   if (thread->machine->trace) kiln__trace_exit(thread);
   thread->state = EMU_DONE;
   thread->block->alive--;

@@ -12,7 +12,7 @@
  *   scheduler.c   who runs next, when asynchronous work lands
  *   warp.c barrier.c mbarrier.c shared.c global.c atomic.c copy.c mma.c tma.c wgmma.c registers.c
  *                 the instructions
- *   clocks.c shadow.c proxy.c wgmma_order.c past.c global_shadow.c
+ *   clocks.c shadow.c proxy.c wgmma_order.c peer.c past.c global_shadow.c
  *                 happens-before
  *   report.c      faults and deadlocks
  *   trace.c trace_async.c
@@ -59,6 +59,7 @@ typedef enum emu_state { EMU_RUNNABLE, EMU_BLOCKED, EMU_DONE } emu_state;
 typedef enum emu_wait_kind {
   EMU_WAIT_NONE,
   EMU_WAIT_MBARRIER,
+  EMU_WAIT_TRY, /* for an mbarrier, for a while */
   EMU_WAIT_WARP,
   EMU_WAIT_NAMED,
   EMU_WAIT_WGMMA,
@@ -113,7 +114,16 @@ typedef struct emu_bulk {
   int last;      /* the group of the last store */
 } emu_bulk;
 
-#define EMU_ACCUMULATORS 8 /* register arrays that wgmma of one warpgroup accumulate into */
+#define EMU_ACCUMULATORS 8  /* register arrays that wgmma of one warpgroup accumulate into */
+#define EMU_TAKEN        64 /* operands in registers between wait and touch, for each thread */
+
+/* Four operand registers of a wgmma that has been waited for and, until they are touched, still
+ * have to hold what it read. */
+typedef struct emu_taken {
+  const u32 *registers;
+  u32 values[4];
+  const char *site;
+} emu_taken;
 
 /* A thread's part in its warpgroup's queue: see wgmma.c. */
 typedef struct emu_wgmma_part {
@@ -123,6 +133,8 @@ typedef struct emu_wgmma_part {
   u32 open;                    /* operations since the last commit */
   int fenced;
   u64 version; /* of the thread's knowledge at its last operation */
+  emu_taken taken[EMU_TAKEN];
+  u32 num_taken;
 } emu_wgmma_part;
 
 struct emu_thread {
@@ -134,6 +146,7 @@ struct emu_thread {
   u32 index, warp, lane;
   emu_state state;
   emu_wait wait;
+  int timed_out;    /* the last try of an mbarrier */
   const char *site; /* of the last instruction */
   emu_knowledge knows;
   emu_proxy proxy;
@@ -187,11 +200,18 @@ typedef struct emu_mbarrier {
   emu_sum sum;
   emu_snapshot *done;
   u8 waits[EMU_MAX_THREADS]; /* 1 + parity of a wait that has not returned yet */
+  u8 tried[EMU_MAX_THREADS]; /* a try has been made */
 } emu_mbarrier;
 
 /* ---- blocks ---- */
 
 typedef struct emu_warpgroup emu_warpgroup; /* wgmma.h */
+
+/* The last access of one component to a block's shared memory from outside: see peer.c. */
+typedef struct emu_touch {
+  const char *site;
+  int value; /* when it is over; 0 = there was none */
+} emu_touch;
 
 struct emu_block {
   emu_machine *machine;
@@ -209,17 +229,27 @@ struct emu_block {
   u32 num_warpgroups;
   emu_shadow shadow;
   int free_registers;
+  emu_touch *touched; /* for each component; NULL while there was none */
+  emu_sum exit_sum;   /* what the threads knew that have ended */
 };
 
 /* ---- the machine ---- */
 
-/* A TMA load or store that has not landed: see tma.c. */
+/* A bulk copy that has not landed: see transfer.h. A box of a tensor (tma.c), or bytes in a row
+ * (bulk.c), which are rows of 16 bytes. */
 typedef struct emu_transfer {
-  int store;
-  emu_block *block;
-  u32 at;
-  TensorMap map;
-  int coordinates[4];
+  int store;        /* to global memory */
+  int add;          /* stores: the numbers there grow */
+  int dtype;        /* of those numbers */
+  emu_block *block; /* whose shared memory is read or written, at `at` */
+  u32 at, width;    /* bytes of a row in shared memory */
+  int is_box;
+  TensorMap map; /* boxes */
+  int coordinates[EMU_RANK];
+  char *flat;        /* in global memory; NULL in a copy from shared memory */
+  emu_block *source; /* of that: whose, and where */
+  u32 source_at;
+  const emu_allocation *in; /* where the tensor or the bytes lie */
   const char *site;
   emu_mbarrier *mbarrier;        /* loads */
   u32 rows, next_row, first_row; /* loads land row by row, from any row on */
@@ -259,6 +289,7 @@ struct emu_machine {
   u32 talks;                 /* steps by which blocks talk */
   int polled;                /* a thread has read a flag and gave way */
   u32 polls;                 /* how often, since a thread has blocked */
+  u32 time_outs;             /* of tries, since a phase of an mbarrier was completed */
   emu_trace *trace;          /* NULL but in a trace */
   emu_arena arena;           /* what lives as long as the cluster */
   char *windows;             /* shared memory of the blocks, each with a guard page */
@@ -332,6 +363,10 @@ void kiln__proxy_loaded(emu_thread *thread, const u32 *registers);
 void kiln__proxy_consumed(emu_thread *thread, const u32 *registers, u32 count);
 void kiln__proxy_group(emu_thread *thread, const u32 *registers, int group);
 void kiln__proxy_waited(emu_thread *thread, int group);
+
+/* A thread of another block uses the block's shared memory; over when the mark is known. */
+void kiln__peer_touch(emu_thread *thread, emu_block *block, emu_mark mark, const char *site);
+void kiln__peer_exit(emu_thread *thread);
 
 /* ---- asynchronous engines, called by the scheduler ---- */
 

@@ -2,6 +2,7 @@
  * instruction sets, and the processor at hand decides. */
 #include "runtime/emulator/matmul.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef float floats __attribute__((vector_size(32), aligned(4), may_alias));
@@ -93,6 +94,20 @@ void kiln__matmul_accumulate(const emu_product *product) {
     accumulate_avx2(product);
   else
     accumulate_baseline(product);
+}
+
+/* e4m3: 7 is the exponents' bias, 0x7f alone is no number. */
+static float e4m3(u8 x) {
+  const u32 exponent = x >> 3 & 15, mantissa = x & 7;
+  float magnitude = (float)mantissa * 0x1p-9f; /* subnormal */
+  const u32 bits = (exponent + 120) << 23 | mantissa << 20;
+  if (exponent) memcpy(&magnitude, &bits, sizeof magnitude);
+  if ((x & 0x7f) == 0x7f) magnitude = NAN;
+  return x & 0x80 ? -magnitude : magnitude;
+}
+
+void kiln__matmul_widen_e4m3(float *to, const u8 *from, u32 count) {
+  for (u32 i = 0; i < count; i++) to[i] = e4m3(from[i]);
 }
 
 void kiln__matmul_widen(float *to, const u16 *from, u32 count, int dtype) {

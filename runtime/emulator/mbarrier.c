@@ -103,6 +103,7 @@ static void complete_if_due(emu_block *block, emu_mbarrier *m) {
                     "bytes are expected than are loaded",
                     m->name, m->phase, m->in_flight);
   emu_machine *machine = block->machine;
+  machine->time_outs = 0;
   m->phase++;
   m->pending = (int)m->arrivals;
   if (machine->checking) {
@@ -149,22 +150,55 @@ void kiln__emu_bar_arrive_peer(u32 bar, u32 block, const char *site) {
   if (block >= thread->machine->num_blocks)
     kiln__emu_fault("%s: block %u of a cluster of %u", site, block, thread->machine->num_blocks);
   emu_block *peer = &thread->machine->blocks[block];
+  const emu_mark now = {thread->knows.first + EMU_GENERIC, thread->knows.own[EMU_GENERIC]};
+  kiln__peer_touch(thread, peer, now, site);
   arrive(thread, peer, kiln__mbarrier_find(peer, bar, site), site);
+}
+
+/* ---- waits ---- */
+
+static emu_mbarrier *find_for_wait(const emu_thread *thread, u32 bar, u32 parity,
+                                   const char *site) {
+  emu_mbarrier *m = kiln__mbarrier_find(thread->block, bar, site);
+  if (parity > 1) kiln__emu_fault("%s: parity %u; 0 and 1 are legal", site, parity);
+  return m;
+}
+
+/* 1 once the phase is complete; 0 when a try has run out of time. */
+static int wait_for(emu_thread *thread, emu_mbarrier *m, u32 parity, emu_wait_kind kind,
+                    const char *site) {
+  thread->timed_out = 0;
+  if ((m->phase & 1) != parity) {
+    kiln__clocks_acquire(thread, m->done);
+  } else {
+    m->waits[thread->index] = (u8)(1 + parity);
+    m->waiting++;
+    kiln__scheduler_block(thread, (emu_wait){kind, m, (int)parity, 0, site});
+    m->waits[thread->index] = 0;
+    m->waiting--;
+  }
+  if (thread->machine->trace) kiln__trace_waited(thread, m, site);
+  return !thread->timed_out;
 }
 
 void kiln__emu_bar_wait(u32 bar, u32 parity, const char *site) {
   emu_thread *thread = kiln__emu_enter(site);
-  emu_mbarrier *m = kiln__mbarrier_find(thread->block, bar, site);
-  if (parity > 1) kiln__emu_fault("%s: parity %u; 0 and 1 are legal", site, parity);
-  if ((m->phase & 1) != parity) {
-    kiln__clocks_acquire(thread, m->done);
-    if (thread->machine->trace) kiln__trace_waited(thread, m, site);
-    return;
-  }
-  m->waits[thread->index] = (u8)(1 + parity);
-  m->waiting++;
-  kiln__scheduler_block(thread, (emu_wait){EMU_WAIT_MBARRIER, m, (int)parity, 0, site});
-  m->waits[thread->index] = 0;
-  m->waiting--;
-  if (thread->machine->trace) kiln__trace_waited(thread, m, site);
+  wait_for(thread, find_for_wait(thread, bar, parity, site), parity, EMU_WAIT_MBARRIER, site);
+}
+
+/* A try may fail though the phase is complete: late, a thread's first on each mbarrier; random, one
+ * in four. */
+static int fails_for_nothing(const emu_thread *thread, emu_mbarrier *m) {
+  emu_machine *machine = thread->machine;
+  if (machine->schedule == EMU_RANDOM) return kiln__scheduler_random(machine) % 4 == 0;
+  const int is_first = !m->tried[thread->index];
+  m->tried[thread->index] = 1;
+  return machine->schedule == EMU_LATE && is_first;
+}
+
+/* It waits for a while, which ends when nothing else can go on: see scheduler.c. */
+int kiln__emu_bar_try(u32 bar, u32 parity, const char *site) {
+  emu_thread *thread = kiln__emu_enter(site);
+  emu_mbarrier *m = find_for_wait(thread, bar, parity, site);
+  return !fails_for_nothing(thread, m) && wait_for(thread, m, parity, EMU_WAIT_TRY, site);
 }

@@ -80,3 +80,11 @@ void kiln__emu_fence_async(const char *site) {
   thread->knows.own[EMU_COPIES_FENCED] = thread->knows.own[EMU_COPIES];
   advance(thread);
 }
+
+/* The same in global memory: see global_shadow.c. */
+void kiln__emu_fence_async_global(const char *site) {
+  emu_thread *thread = kiln__emu_enter(site);
+  if (!thread->machine->checking) return;
+  thread->knows.own[EMU_FENCED_GLOBAL] = thread->knows.own[EMU_GENERIC];
+  advance(thread);
+}

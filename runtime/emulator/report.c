@@ -75,6 +75,7 @@ static void add_object(text *t, const emu_thread *thread) {
   char place[PLACE_BYTES];
   const emu_wait *wait = &thread->wait;
   switch (wait->kind) {
+  case EMU_WAIT_TRY:
   case EMU_WAIT_MBARRIER: {
     const emu_mbarrier *m = wait->object;
     add(t, "mbarrier %s parity %d (phase %u, %d of %u arrivals missing, %d bytes missing)", m->name,

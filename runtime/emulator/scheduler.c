@@ -24,6 +24,7 @@
 #include "runtime/emulator/world.h"
 
 #define POLLS         (1u << 24) /* reads of flags until a thread blocks, or a word changes */
+#define TIME_OUTS     (1u << 12) /* of tries, in a row */
 #define YIELD_ONE_IN  16u        /* instructions under EMU_RANDOM */
 #define REDRAW_ONE_IN 64u        /* picks */
 #define LAND_ONE_IN   24u        /* picks */
@@ -179,12 +180,32 @@ static u32 alive(const emu_machine *machine) {
   return sum;
 }
 
+/* Nothing can go on: whoever tries to see a phase gives up. 0 when nobody does, or when all have
+ * done so for long. */
+static int time_out(emu_machine *machine) {
+  int count = 0;
+  if (++machine->time_outs > TIME_OUTS) return 0;
+  for (u32 i = 0; i < machine->num_blocks * machine->num_threads; i++) {
+    emu_thread *thread =
+        &machine->blocks[i / machine->num_threads].threads[i % machine->num_threads];
+    if (thread->wait.kind != EMU_WAIT_TRY) continue;
+    thread->timed_out = 1;
+    kiln__scheduler_wake(thread);
+    count++;
+  }
+  return count;
+}
+
 /* ---- the loop, on its own fiber ---- */
 
 /* Nothing can run: a deadlock, unless threads wait for words that another cluster may change. */
 static void no_thread(emu_machine *machine) {
+  if (machine->world && kiln__world_wake(machine)) return;
+  if (time_out(machine)) {
+    machine->gives_way = machine->world != NULL;
+    return;
+  }
   if (!machine->world || !kiln__world_waits(machine)) kiln__emu_deadlock(machine);
-  if (kiln__world_wake(machine)) return;
   machine->stuck = machine->gives_way = 1;
   machine->stuck_at = machine->world->changes;
 }
@@ -226,9 +247,10 @@ static void step_timed(emu_machine *machine) {
   emu_thread *thread = pick_earliest(machine);
   const double tma = kiln__tma_due(machine), wgmma = kiln__wgmma_due(machine);
   const double clock = thread ? kiln__trace_thread(thread)->clock : INFINITY;
-  if (thread && clock < fmin(tma, wgmma))
+  const double due = fmin(tma, wgmma);
+  if (thread && clock < due)
     run(machine, thread);
-  else if (isinf(fmin(tma, wgmma)))
+  else if (isinf(due))
     no_thread(machine);
   else if (tma <= wgmma)
     kiln__tma_land_due(machine);
@@ -240,6 +262,7 @@ static void step_timed(emu_machine *machine) {
 static void give_way(emu_machine *machine) {
   machine->gives_way = 0;
   kiln__fiber_switch(&machine->scheduler, machine->home);
+  if (machine->stuck) machine->time_outs = 0;
   machine->stuck = 0;
   if (machine->schedule != EMU_LATE) kiln__world_wake(machine);
 }

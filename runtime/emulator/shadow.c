@@ -42,9 +42,9 @@ static viewer of_thread(emu_thread *thread, int async, const char *site) {
 
 /* ---- checks of one word or granule ---- */
 
-static void fault_write(const viewer *v, u32 at, const emu_word *w) {
+static void fault_write(const viewer *v, u32 at, const emu_word *w, emu_mark mark) {
   char name[NAME_BYTES];
-  kiln__emu_component_name(v->machine, w->write.component, name, sizeof name);
+  kiln__emu_component_name(v->machine, mark.component, name, sizeof name);
   const char *why = w->writer == EMU_BY_TMA ? " (its completion was not waited for)"
                     : w->writer == EMU_BY_COPY
                         ? " (no cp.async.wait_group, or no barrier behind it)"
@@ -62,7 +62,9 @@ static void fault_proxy(const viewer *v, u32 at, const char *site, emu_mark mark
 
 static void check_write(const viewer *v, u32 at, const emu_word *w) {
   if (w->writer == EMU_BY_NOBODY) return;
-  if (!sees(v, w->write)) fault_write(v, at, w);
+  if (!sees(v, w->write)) fault_write(v, at, w, w->write);
+  for (u32 i = 0; w->writer == EMU_BY_ATOMIC && i < w->num_reads; i++)
+    if (!sees(v, w->reads[i])) fault_write(v, at, w, w->reads[i]);
   if (v->async && w->writer != EMU_BY_TMA && !sees_fenced(v, w->write))
     fault_proxy(v, at, w->write_site, w->write, "has no fence.proxy.async behind it");
 }
@@ -74,7 +76,7 @@ static void check_written(const viewer *v, u32 at, const emu_word *w) {
 }
 
 static void check_reads(const viewer *v, u32 at, const emu_word *w) {
-  for (u32 i = 0; i < w->num_reads; i++) {
+  for (u32 i = 0; w->writer != EMU_BY_ATOMIC && i < w->num_reads; i++) {
     if (!sees(v, w->reads[i])) {
       char name[NAME_BYTES];
       kiln__emu_component_name(v->machine, w->reads[i].component, name, sizeof name);
@@ -105,6 +107,9 @@ static void check_engine_reads(const viewer *v, const emu_block *block, u32 at,
   if (g->store.value && !sees(v, g->store)) {
     char name[NAME_BYTES];
     kiln__emu_component_name(v->machine, g->store.component, name, sizeof name);
+    if (kiln__clocks_is_barrier(&v->machine->clocks, g->store.component))
+      kiln__emu_fault("%s overwrites shared 0x%x that %s by %s may still read", v->site, at,
+                      g->store_site, name);
     kiln__emu_fault("%s overwrites shared 0x%x that %s of %s (bulk group %d) may still read",
                     v->site, at, g->store_site, name, g->store.value);
   }
@@ -182,6 +187,7 @@ static void add_read(const viewer *v, emu_word *w, emu_mark mark) {
 
 static void read_word(const viewer *v, u32 at, emu_word *w, emu_mark mark) {
   check_written(v, at, w);
+  if (w->writer == EMU_BY_ATOMIC) set_write(w, EMU_BY_THREAD, w->write, w->write_site);
   add_read(v, w, mark);
 }
 
@@ -228,6 +234,24 @@ void kiln__shadow_flag_write(emu_thread *thread, u32 at, const char *site) {
   if (w->writer == EMU_BY_NOBODY) set_write(w, EMU_BY_THREAD, own_mark(thread), site);
 }
 
+void kiln__shadow_atomic(emu_thread *thread, u32 at, const char *site) {
+  if (!thread->machine->checking) return;
+  const viewer v = of_thread(thread, 0, site);
+  emu_granule *g = granule_at(thread->block, at);
+  emu_word *w = word_at(thread->machine, g, at);
+  if (w->writer == EMU_BY_ATOMIC) {
+    add_read(&v, w, w->write);
+    w->write = own_mark(thread);
+    w->write_site = site;
+  } else {
+    check_written(&v, at, w);
+    check_reads(&v, at, w);
+    check_engine_reads(&v, thread->block, at, g);
+    set_write(w, EMU_BY_ATOMIC, own_mark(thread), site);
+  }
+  kiln__proxy_wrote(thread);
+}
+
 void kiln__shadow_copy(emu_thread *thread, u32 at, int group, const char *site) {
   if (!thread->machine->checking) return;
   const viewer v = of_thread(thread, 0, site);
@@ -245,14 +269,15 @@ void kiln__shadow_tma_load(emu_thread *thread, emu_block *block, u32 at, u32 byt
   for (u32 a = at; a < at + bytes; a += EMU_GRANULE) write_whole(&v, block, a, EMU_BY_TMA, mark);
 }
 
-void kiln__shadow_tma_store(emu_thread *thread, u32 at, u32 bytes, int group, const char *site) {
+void kiln__shadow_tma_store(emu_thread *thread, u32 at, u32 bytes, emu_mark mark,
+                            const char *site) {
   if (!thread->machine->checking) return;
   kiln__proxy_update(thread);
   const viewer v = of_thread(thread, 1, site);
   for (u32 a = at; a < at + bytes; a += EMU_GRANULE) {
     emu_granule *g = granule_at(thread->block, a);
     each(&v, a, g, check_written);
-    g->store = (emu_mark){thread->knows.first + EMU_BULK, group};
+    g->store = mark;
     g->store_site = site;
   }
 }

@@ -18,6 +18,7 @@ typedef struct emu_block emu_block;
 typedef enum emu_writer {
   EMU_BY_NOBODY,
   EMU_BY_THREAD, /* generic proxy: component EMU_GENERIC of a thread */
+  EMU_BY_ATOMIC, /* the same, of several threads in no order: `reads` holds all but the last */
   EMU_BY_COPY,   /* cp.async: component EMU_COPIES of a thread, value = group */
   EMU_BY_TMA     /* async proxy: component of an mbarrier, value = phase + 1 */
 } emu_writer;
@@ -39,7 +40,8 @@ typedef struct emu_granule {
   emu_word whole;
   emu_word *words; /* four, NULL until the granule is first split */
   const char *wgmma_site, *store_site;
-  emu_mark store; /* the bulk store that reads it: component EMU_BULK of a thread; value 0 = none */
+  emu_mark store; /* the bulk copy that reads it: component EMU_BULK of a thread, or the mbarrier
+                   * that tells when it is done; value 0 = none */
   u8 split;       /* the words count, not the whole */
 } emu_granule;
 
@@ -56,13 +58,16 @@ void kiln__shadow_write(emu_thread *thread, u32 at, u32 bytes, const char *site)
 /* Flags, 4 bytes. */
 void kiln__shadow_flag_read(emu_thread *thread, u32 at, const char *site);
 void kiln__shadow_flag_write(emu_thread *thread, u32 at, const char *site);
+/* Atomics, 4 bytes: they are ordered after what is none, and need no order among themselves. */
+void kiln__shadow_atomic(emu_thread *thread, u32 at, const char *site);
 /* cp.async of 16 bytes, part of the thread's group `group`. */
 void kiln__shadow_copy(emu_thread *thread, u32 at, int group, const char *site);
 
 /* Async proxy, whole granules. */
 void kiln__shadow_tma_load(emu_thread *thread, emu_block *block, u32 at, u32 bytes, emu_mark mark,
                            const char *site);
-void kiln__shadow_tma_store(emu_thread *thread, u32 at, u32 bytes, int group, const char *site);
+/* A bulk copy reads; `mark` says when it is done. */
+void kiln__shadow_tma_store(emu_thread *thread, u32 at, u32 bytes, emu_mark mark, const char *site);
 
 /* A wgmma's read of one granule; `known` is what all threads of the warpgroup know. */
 typedef struct emu_wgmma_read {

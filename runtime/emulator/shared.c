@@ -1,4 +1,5 @@
-/* Shared memory through the generic proxy: loads, stores, ldmatrix, stmatrix and raced flags. */
+/* Shared memory through the generic proxy: loads, stores, atomics, ldmatrix, stmatrix and raced
+ * flags. */
 #include "runtime/emulator/machine.h"
 
 #include <string.h>
@@ -62,6 +63,44 @@ void kiln__emu_lds_u32x4(u32 *r, u32 at, const char *site) {
 void kiln__emu_sts_u32(u32 at, u32 x, const char *site) {
   store(at, &x, sizeof x, site);
   trace_output();
+}
+
+void kiln__emu_sts_u32x4(u32 at, const u32 *r, const char *site) { store(at, r, 16, site); }
+
+/* ---- atomics: each is one step, and none orders anything ---- */
+
+static void *enter_atomic(u32 at, const char *site) {
+  emu_thread *thread = kiln__emu_enter(site);
+  kiln__shared_check(thread->block, at, 4, 4, site);
+  kiln__shadow_atomic(thread, at, site);
+  return thread->block->shared + at;
+}
+
+u32 kiln__emu_atomic_shared_add_u32(u32 at, u32 x, const char *site) {
+  void *word = enter_atomic(at, site);
+  u32 before;
+  memcpy(&before, word, sizeof before);
+  x += before;
+  memcpy(word, &x, sizeof x);
+  return before;
+}
+
+int kiln__emu_atomic_shared_max_i32(u32 at, int x, const char *site) {
+  void *word = enter_atomic(at, site);
+  int before;
+  memcpy(&before, word, sizeof before);
+  if (x > before) memcpy(word, &x, sizeof x);
+  return before;
+}
+
+/* Subnormals are kept, unlike in global memory. */
+float kiln__emu_atomic_shared_add_f32(u32 at, float x, const char *site) {
+  void *word = enter_atomic(at, site);
+  float before;
+  memcpy(&before, word, sizeof before);
+  x += before;
+  memcpy(word, &x, sizeof x);
+  return before;
 }
 
 /* ---- flags that are raced on purpose ---- */
@@ -132,6 +171,18 @@ static void store_rows(emu_warp *warp) {
   }
 }
 
+/* Register m of lane 4c + q holds rows 2q and 2q + 1 of column c of matrix m. */
+static void store_columns(emu_warp *warp) {
+  for (u32 i = 0; i < EMU_WARP; i++) {
+    const u32 at = warp->offers[i].value, row = i % 8;
+    kiln__shadow_write(&warp->threads[i], at, 16, warp->site);
+    for (u32 c = 0; c < 8; c++) {
+      const u16 x = (u16)(warp->offers[4 * c + row / 2].words[i / 8] >> 16 * (row % 2));
+      memcpy(warp->threads[0].block->shared + at + 2 * c, &x, sizeof x);
+    }
+  }
+}
+
 static emu_thread *enter_matrix(u32 at, const char *site) {
   emu_thread *thread = kiln__emu_enter(site);
   kiln__shared_check(thread->block, at, 16, 16, site);
@@ -151,4 +202,9 @@ void kiln__emu_ldmatrix_x4_trans(u32 *r, u32 at, const char *site) {
 void kiln__emu_stmatrix_x4(u32 at, const u32 *r, const char *site) {
   const emu_offer offer = {.value = at, .words = {r[0], r[1], r[2], r[3]}};
   kiln__warp_meet(enter_matrix(at, site), offer, store_rows, site);
+}
+
+void kiln__emu_stmatrix_x4_trans(u32 at, const u32 *r, const char *site) {
+  const emu_offer offer = {.value = at, .words = {r[0], r[1], r[2], r[3]}};
+  kiln__warp_meet(enter_matrix(at, site), offer, store_columns, site);
 }

@@ -6,17 +6,18 @@
 #include "runtime/device.h"
 #include "runtime/emulator/api.h"
 
-#define EMU_MAP_MAGIC     0x7e57ab1e5eed0001ull
-#define EMU_ELEMENT_BYTES 2
+#define EMU_MAP_MAGIC 0x7e57ab1e5eed0002ull
+#define EMU_RANK      KILN__TENSOR_RANK
 
 struct TensorMap {
   u64 magic;
   char *address;
-  u64 dims[4];    /* elements, innermost first */
-  u64 strides[3]; /* bytes, of dims 1..3 */
-  u32 box[4];     /* elements */
-  u32 swizzle;    /* bytes: 0, 32, 64, 128 */
-  u32 reserved[9];
+  u64 dims[EMU_RANK];        /* elements, innermost first; 1 from dim `rank` on */
+  u64 strides[EMU_RANK - 1]; /* bytes, from dim 1 on */
+  u32 box[EMU_RANK];         /* elements; 1 from dim `rank` on */
+  u32 swizzle;               /* bytes: 0, 32, 64, 128 */
+  u8 rank, dtype, element;   /* kiln_dtype; bytes of one */
+  u8 reserved[13];
 };
 
 /* INVALID_ARGUMENT and a sentence for what cuTensorMapEncodeTiled refuses. */

@@ -3,10 +3,11 @@
  * There is no meeting of the 128 threads at issue: each appends to its warpgroup's queue, the first
  * makes the operation and the others must bring the same operands. At the first operation on an
  * accumulator its values move into the queue and the thread's registers get a signalling NaN, which
- * any arithmetic would change; they come back in the thread's own wgmma_wait, where the poison must
- * be intact. Operands, in shared memory and in registers, are read when the operation lands: late,
- * when all threads are blocked and one of them waits for it. Operations of a warpgroup land in
- * order. */
+ * any arithmetic would change; they come back when the thread touches them behind its own
+ * wgmma_wait, and until then the poison must be intact: only touch_* keeps the compiler from moving
+ * what uses the registers to the front of the wait. Operands, in shared memory and in registers,
+ * are read when the operation lands: late, when all threads are blocked and one of them waits for
+ * it. Operations of a warpgroup land in order. */
 #include "runtime/emulator/wgmma.h"
 
 #include <math.h>
@@ -75,24 +76,24 @@ static u32 find_accumulator(emu_thread *thread, emu_warpgroup *group, const floa
 }
 
 static void hold(emu_accumulator *acc, u32 t, float *d) {
-  if (acc->held[t]) return;
+  const int held = acc->held[t];
+  acc->held[t] = EMU_IN_FLIGHT;
+  if (held) return;
   copy_fragment(acc, t, d, 1);
   const u32 poison = POISON;
   for (u32 i = 0; i < acc->n / 2; i++) memcpy(&d[i], &poison, sizeof poison);
-  acc->held[t] = 1;
 }
 
-static void give_back(const emu_thread *thread, emu_accumulator *acc, u32 t, const char *site) {
-  float *d = (float *)(thread->top + acc->offset);
+static void check_poison(const emu_thread *thread, const emu_accumulator *acc, const char *site) {
+  const float *d = (const float *)(thread->top + acc->offset);
   for (u32 i = 0; i < acc->n / 2; i++) {
     u32 bits;
     memcpy(&bits, &d[i], sizeof bits);
     if (bits != POISON)
-      kiln__emu_fault("%s: accumulator register %u was written while its wgmma was in flight", site,
-                      i);
+      kiln__emu_fault("%s: accumulator register %u was written while its wgmma was in flight, or "
+                      "before it was touched behind the wait",
+                      site, i);
   }
-  copy_fragment(acc, t, d, 0);
-  acc->held[t] = 0;
 }
 
 /* ---- landing ---- */
@@ -101,46 +102,86 @@ static const u16 *chunk_at(const emu_block *block, u64 descriptor, u32 mn, u32 k
   return (const u16 *)(block->shared + kiln__descriptor_chunk(descriptor, mn, k, mn_major));
 }
 
+/* One of the halves of a 32-deep product of 8-bit numbers, or the whole of a 16-deep one. */
+typedef struct slice {
+  const emu_block *block;
+  const emu_operation *op;
+  u32 half;
+} slice;
+
+/* 16 numbers of a K-major operand, two chunks or one. */
+static void read_depth(const slice *p, u64 descriptor, u32 mn, float *to) {
+  const int dtype = p->op->shape.dtype;
+  if (dtype == EMU_E4M3) {
+    kiln__matmul_widen_e4m3(to, (const u8 *)chunk_at(p->block, descriptor, mn, 8 * p->half, 0), 16);
+    return;
+  }
+  for (u32 k = 0; k < EMU_TILE_DEPTH; k += 8)
+    kiln__matmul_widen(to + k, chunk_at(p->block, descriptor, mn, k, 0), 8, dtype);
+}
+
+/* a's registers 0 and 1 hold the lower half of the depth, 2 and 3 the upper one. */
+static void load_registers(const slice *p, float *a) {
+  const emu_operation *op = p->op;
+  for (u32 t = 0; t < EMU_WARPGROUP; t++) {
+    for (u32 i = 0; i < 4; i++) {
+      float *row = a + (fragment_row(t) + 8 * (i % 2)) * EMU_TILE_DEPTH;
+      const u32 *from = op->registers[t] + i;
+      if (op->shape.dtype != EMU_E4M3)
+        kiln__matmul_widen(row + 2 * (t % 4) + 8 * (i / 2), (const u16 *)from, 2, op->shape.dtype);
+      else if (i / 2 == p->half)
+        kiln__matmul_widen_e4m3(row + 4 * (t % 4), (const u8 *)from, 4);
+    }
+  }
+}
+
 /* a as rows of 16 fp32 */
-static void load_a(const emu_block *block, const emu_operation *op, float *a) {
-  const emu_shape *s = &op->shape;
-  for (u32 row = 0; !s->from_registers && row < EMU_TILE_ROWS; row++)
-    for (u32 k = 0; k < EMU_TILE_DEPTH; k += 8)
-      kiln__matmul_widen(a + row * EMU_TILE_DEPTH + k, chunk_at(block, s->a, row, k, 0), 8,
-                         s->dtype);
-  for (u32 t = 0; s->from_registers && t < EMU_WARPGROUP; t++)
-    for (u32 i = 0; i < 4; i++)
-      kiln__matmul_widen(a + (fragment_row(t) + 8 * (i % 2)) * EMU_TILE_DEPTH + 2 * (t % 4) +
-                             8 * (i / 2),
-                         (const u16 *)(op->registers[t] + i), 2, s->dtype);
+static void load_a(const slice *p, float *a) {
+  const emu_shape *s = &p->op->shape;
+  float column[8];
+  if (s->from_registers) {
+    load_registers(p, a);
+  } else if (s->major >> 1) {
+    for (u32 k = 0; k < EMU_TILE_DEPTH; k++) {
+      for (u32 row = 0; row < EMU_TILE_ROWS; row += 8) {
+        kiln__matmul_widen(column, chunk_at(p->block, s->a, row, k, 1), 8, s->dtype);
+        for (u32 i = 0; i < 8; i++) a[(row + i) * EMU_TILE_DEPTH + k] = column[i];
+      }
+    }
+  } else {
+    for (u32 row = 0; row < EMU_TILE_ROWS; row++)
+      read_depth(p, s->a, row, a + row * EMU_TILE_DEPTH);
+  }
 }
 
 /* b as 16 rows of fp32, EMU_MAX_N apart */
-static void load_b(const emu_block *block, const emu_shape *s, float *b) {
-  float row[8];
-  if (s->trans) {
+static void load_b(const slice *p, float *b) {
+  const emu_shape *s = &p->op->shape;
+  float column[EMU_TILE_DEPTH];
+  if (s->major & 1) {
     for (u32 k = 0; k < EMU_TILE_DEPTH; k++)
       for (u32 n = 0; n < s->n; n += 8)
-        kiln__matmul_widen(b + k * EMU_MAX_N + n, chunk_at(block, s->b, n, k, 1), 8, s->dtype);
+        kiln__matmul_widen(b + k * EMU_MAX_N + n, chunk_at(p->block, s->b, n, k, 1), 8, s->dtype);
     return;
   }
   for (u32 n = 0; n < s->n; n++) {
-    for (u32 k = 0; k < EMU_TILE_DEPTH; k += 8) {
-      kiln__matmul_widen(row, chunk_at(block, s->b, n, k, 0), 8, s->dtype);
-      for (u32 i = 0; i < 8; i++) b[(k + i) * EMU_MAX_N + n] = row[i];
-    }
+    read_depth(p, s->b, n, column);
+    for (u32 k = 0; k < EMU_TILE_DEPTH; k++) b[k * EMU_MAX_N + n] = column[k];
   }
 }
 
 static void multiply(const emu_block *block, emu_warpgroup *group, const emu_operation *op) {
   float a[EMU_TILE_ROWS * EMU_TILE_DEPTH], b[EMU_TILE_DEPTH * EMU_MAX_N];
   float *d = group->accumulators[op->shape.accumulator].values;
-  load_a(block, op, a);
-  load_b(block, &op->shape, b);
   for (u32 row = 0; !op->shape.accumulate && row < EMU_TILE_ROWS; row++)
     memset(d + row * EMU_MAX_N, 0, op->shape.n * sizeof *d);
-  const emu_product product = {d, a, b, EMU_TILE_ROWS, op->shape.n, EMU_MAX_N, EMU_MAX_N};
-  kiln__matmul_accumulate(&product);
+  for (u32 half = 0; half < (op->shape.dtype == EMU_E4M3 ? 2u : 1u); half++) {
+    const slice p = {block, op, half};
+    load_a(&p, a);
+    load_b(&p, b);
+    const emu_product product = {d, a, b, EMU_TILE_ROWS, op->shape.n, EMU_MAX_N, EMU_MAX_N};
+    kiln__matmul_accumulate(&product);
+  }
 }
 
 /* Groups that all threads have committed and whose operations have landed. */
@@ -227,6 +268,36 @@ void kiln__wgmma_land_due(emu_machine *machine) {
   if (group) land(block, group);
 }
 
+/* ---- operands in registers ---- */
+
+static void check_taken(const emu_taken *taken, const char *site) {
+  if (memcmp(taken->values, taken->registers, sizeof taken->values) != 0)
+    kiln__emu_fault("%s: operand registers of %s were written before they were touched behind its "
+                    "wait",
+                    site, taken->site);
+}
+
+/* Those among `count` registers are touched, or read by another operation. */
+static void release_taken(emu_thread *thread, const u32 *registers, u32 count, const char *site) {
+  emu_wgmma_part *part = &thread->wgmma;
+  for (u32 i = part->num_taken; i-- > 0;) {
+    const emu_taken *taken = &part->taken[i];
+    if (taken->registers < registers || taken->registers >= registers + count) continue;
+    check_taken(taken, site);
+    part->taken[i] = part->taken[--part->num_taken];
+  }
+}
+
+/* A full list forgets: a fault may then go unseen, never the reverse. */
+static void remember_taken(emu_thread *thread, const emu_operation *op, u32 t) {
+  emu_wgmma_part *part = &thread->wgmma;
+  if (part->num_taken == EMU_TAKEN) return;
+  emu_taken *taken = &part->taken[part->num_taken++];
+  taken->registers = op->registers[t];
+  taken->site = op->site;
+  memcpy(taken->values, op->registers_at_issue[t], sizeof taken->values);
+}
+
 /* ---- instructions ---- */
 
 static void begin_operation(emu_operation *op, const emu_shape *shape, const char *site) {
@@ -241,7 +312,7 @@ static void begin_operation(emu_operation *op, const emu_shape *shape, const cha
 
 static void check_same(const emu_operation *op, const emu_shape *shape, const char *site) {
   const emu_shape *s = &op->shape;
-  if (s->n == shape->n && s->dtype == shape->dtype && s->trans == shape->trans &&
+  if (s->n == shape->n && s->dtype == shape->dtype && s->major == shape->major &&
       s->from_registers == shape->from_registers && s->accumulate == shape->accumulate &&
       s->a == shape->a && s->b == shape->b && s->accumulator == shape->accumulator &&
       s->group == shape->group)
@@ -272,6 +343,7 @@ static void append(emu_thread *thread, emu_warpgroup *group, const emu_shape *sh
   part->last[shape->accumulator] = i;
   op->registers[t] = registers;
   if (registers) {
+    release_taken(thread, registers, 1, site);
     memcpy(op->registers_at_issue[t], registers, sizeof op->registers_at_issue[t]);
     kiln__proxy_group(thread, registers, shape->group);
   }
@@ -279,7 +351,7 @@ static void append(emu_thread *thread, emu_warpgroup *group, const emu_shape *sh
   kiln__wgmma_order(thread, group, op);
 }
 
-void kiln__emu_wgmma(int n, int dtype, int trans, float *d, const u32 *registers, u64 a, u64 b,
+void kiln__emu_wgmma(int n, int dtype, int major, float *d, const u32 *registers, u64 a, u64 b,
                      int accumulate, const char *site) {
   emu_thread *thread = kiln__emu_current.thread;
   thread->site = site;
@@ -288,7 +360,7 @@ void kiln__emu_wgmma(int n, int dtype, int trans, float *d, const u32 *registers
     kiln__emu_fault("%s without wgmma_fence since the last commit or wait", site);
   const emu_shape shape = {.n = (u32)n,
                            .dtype = dtype,
-                           .trans = trans,
+                           .major = major,
                            .from_registers = registers != NULL,
                            .accumulate = accumulate != 0,
                            .a = a,
@@ -323,23 +395,27 @@ void kiln__emu_wgmma_commit(const char *site) {
 }
 
 /* Registers that operations read must still hold what they held at issue. */
-static void check_registers(const emu_thread *thread, emu_warpgroup *group, long end,
-                            const char *site) {
+static void check_registers(emu_thread *thread, emu_warpgroup *group, long end, const char *site) {
   const u32 t = thread->index % EMU_WARPGROUP;
   for (long i = thread->wgmma.waited_end; i < end; i++) {
     const emu_operation *op = operation(group, i);
-    if (op->registers[t] &&
-        memcmp(op->registers_at_issue[t], op->registers[t], sizeof op->registers_at_issue[t]) != 0)
+    if (!op->registers[t]) continue;
+    if (memcmp(op->registers_at_issue[t], op->registers[t], sizeof op->registers_at_issue[t]) != 0)
       kiln__emu_fault("%s: an operand register of %s was written while it was in flight", site,
                       op->site);
+    remember_taken(thread, op, t);
   }
 }
 
-static void take_results(emu_thread *thread, emu_warpgroup *group, long end, const char *site) {
+/* The results are there for whoever touches them. */
+static void end_flights(const emu_thread *thread, emu_warpgroup *group, long end,
+                        const char *site) {
   const u32 t = thread->index % EMU_WARPGROUP;
   for (u32 i = 0; i < EMU_ACCUMULATORS; i++) {
     emu_accumulator *acc = &group->accumulators[i];
-    if (acc->used && acc->held[t] && thread->wgmma.last[i] < end) give_back(thread, acc, t, site);
+    if (!acc->used || acc->held[t] != EMU_IN_FLIGHT || thread->wgmma.last[i] >= end) continue;
+    check_poison(thread, acc, site);
+    acc->held[t] = EMU_WAITED;
   }
 }
 
@@ -362,29 +438,47 @@ void kiln__emu_wgmma_wait(int pending, const char *site) {
     kiln__trace_wgmma_waited(thread, thread->index / EMU_WARPGROUP, target, site);
   part->waited = target;
   part->waited_end = end;
-  take_results(thread, group, end, site);
+  end_flights(thread, group, end, site);
   if (!thread->machine->checking) return;
   thread->knows.wgmma_done = (int)target;
   thread->knows.version++;
   kiln__proxy_waited(thread, (int)target);
 }
 
-/* A register barrier for the compiler stands where registers must be free of wgmma in flight. */
+/* ---- register barriers for the compiler ---- */
+
+static void give_back(const emu_thread *thread, emu_accumulator *acc, const char *site) {
+  const u32 t = thread->index % EMU_WARPGROUP;
+  if (acc->held[t] == EMU_IN_FLIGHT)
+    kiln__emu_fault("%s: the accumulator is used while its wgmma is in flight", site);
+  check_poison(thread, acc, site);
+  copy_fragment(acc, t, (float *)(thread->top + acc->offset), 0);
+  acc->held[t] = EMU_NOT_HELD;
+}
+
+/* Stands behind a wait, in front of what uses the registers. */
 void kiln__emu_touch(const void *registers, int count, const char *site) {
   emu_thread *thread = kiln__emu_current.thread;
-  (void)count;
   const u32 number = thread->index / EMU_WARPGROUP, t = thread->index % EMU_WARPGROUP;
   if (number >= thread->block->num_warpgroups) return;
-  const emu_warpgroup *group = &thread->block->warpgroups[number];
+  emu_warpgroup *group = &thread->block->warpgroups[number];
   const ptrdiff_t offset = (const char *)registers - thread->top;
+  release_taken(thread, registers, (u32)count, site);
   for (u32 i = 0; i < EMU_ACCUMULATORS; i++) {
-    const emu_accumulator *acc = &group->accumulators[i];
-    if (acc->used && acc->offset == offset && acc->held[t])
-      kiln__emu_fault("%s: the accumulator is used while its wgmma is in flight", site);
+    emu_accumulator *acc = &group->accumulators[i];
+    if (acc->used && acc->offset == offset && acc->held[t]) give_back(thread, acc, site);
   }
 }
 
+/* Results that nobody has touched cannot have been used. */
 void kiln__wgmma_exit(emu_thread *thread) {
+  const u32 number = thread->index / EMU_WARPGROUP, t = thread->index % EMU_WARPGROUP;
   if (thread->wgmma.open || thread->wgmma.groups > thread->wgmma.waited)
     kiln__emu_fault("the thread ends with wgmma in flight: wgmma_wait is missing");
+  if (number >= thread->block->num_warpgroups) return;
+  const emu_warpgroup *group = &thread->block->warpgroups[number];
+  for (u32 i = 0; i < EMU_ACCUMULATORS; i++)
+    if (group->accumulators[i].used && group->accumulators[i].held[t])
+      kiln__emu_fault("the thread ends and has not touched the results of wgmma since its wait: "
+                      "touch_f32 is missing");
 }

@@ -10,13 +10,14 @@
 #define EMU_PARTIES    8
 #define EMU_MAX_N      256u
 #define EMU_TILE_ROWS  64u
-#define EMU_TILE_DEPTH 16u
+#define EMU_TILE_DEPTH 16u /* 16-bit numbers, or pairs of 8-bit ones */
 
 /* What every operand and shape of one instruction is; the same in all threads of the warpgroup. */
 typedef struct emu_shape {
   u32 n;
-  int dtype, trans, from_registers, accumulate;
-  u64 a, b; /* descriptors; a is 0 where a comes from registers */
+  int dtype, from_registers, accumulate;
+  int major; /* bit 0: b is MN-major, bit 1: a is */
+  u64 a, b;  /* descriptors; a is 0 where a comes from registers */
   u32 accumulator;
   int group;
 } emu_shape;
@@ -30,15 +31,17 @@ typedef struct emu_operation {
   u32 registers_at_issue[EMU_WARPGROUP][4];
 } emu_operation;
 
-/* A register array that operations accumulate into. From the first operation on it until the wait
- * its values live here, and the thread's registers hold poison. */
+/* A register array that operations accumulate into. From the first operation on it until it is
+ * touched behind the wait its values live here, and the thread's registers hold poison. */
 typedef struct emu_accumulator {
   int used;
   ptrdiff_t offset; /* from the thread's top: the same in all threads */
   u32 n;
-  float *values; /* EMU_TILE_ROWS x EMU_MAX_N */
-  u8 held[EMU_WARPGROUP];
+  float *values;          /* EMU_TILE_ROWS x EMU_MAX_N */
+  u8 held[EMU_WARPGROUP]; /* emu_held, for each thread */
 } emu_accumulator;
+
+typedef enum emu_held { EMU_NOT_HELD, EMU_IN_FLIGHT, EMU_WAITED } emu_held;
 
 /* What all threads that issued an operation know: snapshots, each with the number of threads that
  * hold it. A thread's own components count where it is the only one. See wgmma_order.c. */

@@ -101,13 +101,15 @@ void kiln__wgmma_order(emu_thread *thread, emu_warpgroup *group, emu_operation *
   const int *known =
       block->machine->checking ? known_to_all(block->machine, &group->meetings[op->meeting]) : NULL;
   emu_wgmma_read read = {block, known, warp0, 1, s->group, op->site};
-  for (u32 row = 0; !s->from_registers && row < EMU_TILE_ROWS; row++) {
+  const int a_major = s->major >> 1, b_major = s->major & 1;
+  for (u32 row = 0; !s->from_registers && row < EMU_TILE_ROWS; row += a_major ? 8 : 1) {
     read.first_warp = warp0 + row / 16;
-    for (u32 k = 0; k < EMU_TILE_DEPTH; k += 8) read_chunk(&read, s->a, row, k, 0);
+    for (u32 k = 0; k < EMU_TILE_DEPTH; k += a_major ? 1 : 8)
+      read_chunk(&read, s->a, row, k, a_major);
   }
   read.first_warp = warp0;
   read.num_warps = 4;
-  const u32 step_n = s->trans ? 8 : 1, step_k = s->trans ? 1 : 8;
+  const u32 step_n = b_major ? 8 : 1, step_k = b_major ? 1 : 8;
   for (u32 k = 0; k < EMU_TILE_DEPTH; k += step_k)
-    for (u32 n = 0; n < s->n; n += step_n) read_chunk(&read, s->b, n, k, s->trans);
+    for (u32 n = 0; n < s->n; n += step_n) read_chunk(&read, s->b, n, k, b_major);
 }

@@ -9,6 +9,7 @@
 --   maps              TMA descriptors, in the order of the parameters
 --   checks            how the answer is compared: kind "bits", or the element with a relative and
 --                     an absolute bound ("f32": all NaN are alike); none = all of it, bit for bit
+-- Bulk copies, boxes of ranks other than 4, products of 8-bit numbers: cases_bulk.lua.
 local inputs = require("inputs")
 
 local cases = {}
@@ -34,6 +35,20 @@ add { name = "warp", kernel = "warp", threads = 32, values = { rows = 40 }, outp
       input = inputs.words(inputs.random(1), 40 * 32),
       shows = { "shfl_i32", "shfl_xor_f32", "shfl_xor_u32", "any_sync", "redux_max_i32" } }
 
+add { name = "lanes", kernel = "lanes", threads = 32, values = { rows = 33 },
+      output = 33 * 480 * 4, input = inputs.words(inputs.random(19), 33 * 32),
+      shows = { "shfl_up_i32", "shfl_down_i32", "shfl_f32", "all_sync", "ballot_sync",
+                "redux_add_u32", "redux_add_i32", "redux_min_u32", "redux_max_u32",
+                "redux_min_i32", "redux_and_u32", "redux_or_u32", "redux_xor_u32" } }
+add { name = "elect", kernel = "elect", threads = 96, arch = "sm_90a", output = 96 * 8,
+      shows = { "elect_one", "grid_wait", "grid_launch_dependents" } }
+add { name = "byte_perm", kernel = "byte_perm", threads = 128, output = 16384,
+      shows = { "byte_perm" } }
+for _, dtype in ipairs({ "bf16", "fp16" }) do
+  add { name = "unpack_" .. dtype, kernel = "unpack", threads = 128, output = 65536 * 4,
+        values = { wrapper = "unpack_" .. dtype }, shows = { "unpack_" .. dtype } }
+end
+
 -- Every sign and exponent, with mantissas at and beside the midpoints of bf16 and fp16.
 local function all_exponents()
   local random, list = inputs.random(2), {}
@@ -49,9 +64,10 @@ local function all_exponents()
   end
   return inputs.bits(list)
 end
-for _, dtype in ipairs({ "bf16", "fp16" }) do
+for _, dtype in ipairs({ "bf16", "fp16", "e4m3" }) do
   local list = all_exponents()
-  add { name = "pack_" .. dtype, kernel = "pack", threads = 128, input = list, output = #list,
+  add { name = "pack_" .. dtype, kernel = "pack", threads = 128,
+        arch = dtype == "e4m3" and "sm_90a" or nil, input = list, output = #list,
         values = { wrapper = "pack_" .. dtype, count = #list // 4 }, shows = { "pack_" .. dtype } }
 end
 
@@ -84,6 +100,8 @@ for i, x in ipairs(outside) do
   outside[i] = x * 2.0^(power == 0 and 3 or power == -1 and -9 or power)
 end
 scalar("lg2", "lg2", outside, BOUND, 0)
+-- tanh.approx is within 2^-11 of the value.
+scalar("tanh", "tanh_approx", spread(20, 1500, -12, 12), 2.0^-11 + 2.0^-24, 0)
 scalar("lg2_near_1", "lg2", spread(6, 1500, 0.5, 2), 0, BOUND)
 
 -- ---- shared and global memory ----
@@ -92,14 +110,21 @@ add { name = "shared", kernel = "shared", threads = 128, output = 3584,
       input = inputs.words(inputs.random(7), 512),
       shows = { "sync_warp", "sync_threads", "shared_base", "sts_i32", "lds_i32", "sts_f32",
                 "lds_f32", "sts_u32", "lds_u32x4" } }
+add { name = "shared_atomics", kernel = "shared_atomics", threads = 128, output = 16 + 512,
+      input = inputs.bits({ 0, 0x80000000, 0, 0, 0x00012345, 0, 0, 0 }),
+      shows = { "sts_u32x4", "atomic_shared_add_u32", "atomic_shared_max_i32",
+                "atomic_shared_add_f32" } }
 add { name = "flags", kernel = "flags", threads = 64, output = 40,
       shows = { "lds_flag", "sts_flag" } }
 for _, wrapper in ipairs({ "ldmatrix_x4", "ldmatrix_x4_trans" }) do
   add { name = wrapper, kernel = "matrix", threads = 32, values = { wrapper = wrapper },
         output = 4096, input = inputs.words(inputs.random(8), 512), shows = { wrapper } }
 end
-add { name = "stmatrix_x4", kernel = "stmatrix", threads = 32, arch = "sm_90a", output = 2048,
-      input = inputs.words(inputs.random(9), 512), shows = { "stmatrix_x4" } }
+for _, wrapper in ipairs({ "stmatrix_x4", "stmatrix_x4_trans" }) do
+  add { name = wrapper, kernel = "stmatrix", threads = 32, arch = "sm_90a", output = 2048,
+        values = { wrapper = wrapper }, input = inputs.words(inputs.random(9), 512),
+        shows = { wrapper } }
+end
 add { name = "global", kernel = "global", threads = 64, output = 1792,
       input = inputs.words(inputs.random(10), 256),
       shows = { "ldg_f32", "stg_f32", "ldg_u16", "stg_u16", "stg_u32", "ldg_u32x4",
@@ -177,6 +202,8 @@ end
 
 add { name = "mbarrier", kernel = "mbarrier", threads = 64, arch = "sm_90a", output = 12 * 128,
       shows = { "bar_init", "fence_bar_init", "bar_arrive", "bar_wait" } }
+add { name = "tries", kernel = "tries", threads = 64, arch = "sm_90a", output = 12 * 128,
+      shows = { "bar_try" } }
 add { name = "registers", kernel = "registers", threads = 384, arch = "sm_90a", output = 1536,
       input = inputs.words(inputs.random(14), 512), shows = { "reg_dec", "reg_inc" } }
 add { name = "cluster_peer", kernel = "cluster_peer", threads = 32, arch = "sm_90a",
@@ -319,4 +346,5 @@ for _, trans in ipairs({ false, true }) do
   swizzle_case(128, 192, "bf16", trans)
 end
 
-return { list = cases, add = add }
+require("cases_bulk")(add)
+return { list = cases }

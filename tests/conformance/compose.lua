@@ -5,6 +5,7 @@
 -- The manifest is read by conformance.c and tools/gpu/conformance.py; a case is
 --   case NAME ID ARCH ENTRY THREADS GRID_X GRID_Y CLUSTER SHARED IN_BYTES OUT_BYTES
 --   map SPACE OFFSET DIM*4 STRIDE*3 BOX*4 SWIZZLE DTYPE        parameters, in order
+--   map1, map2, map3, map5: the same of another rank
 --   word SPACE VALUE                                           then the words of the last one
 --   check KIND OFFSET BYTES RELATIVE ABSOLUTE
 --   end
@@ -69,8 +70,9 @@ local function manifest_lines(case)
   local lines = {}
   local function add(...) lines[#lines + 1] = table.concat({ ... }, " ") end
   for _, m in ipairs(case.maps) do
-    add("map", m.space, m.offset, table.concat(m.dims, " "), table.concat(m.strides, " "),
-        table.concat(m.box, " "), m.swizzle, m.dtype)
+    add(#m.dims == 4 and "map" or "map" .. #m.dims, m.space, m.offset, table.concat(m.dims, " "),
+        table.concat({ table.concat(m.strides, " "), table.concat(m.box, " ") },
+                     #m.dims > 1 and " " or ""), m.swizzle, m.dtype)
   end
   for _, word in ipairs(case.words) do add("word", word[1], ("%d"):format(word[2])) end
   for _, c in ipairs(case.checks) do
@@ -95,7 +97,27 @@ local function wanted_shapes(row)
     names = { "mma_m16n8k16_bf16", "mma_m16n8k16_fp16" }
   elseif row.pattern:find("^%^touch") then
     names = { "touch_f32x8", "touch_u32x4" }
+  elseif row.pattern:find("^%^redux") then
+    names = { "redux_add_u32", "redux_add_i32", "redux_min_u32", "redux_min_i32", "redux_max_u32",
+              "redux_and_u32", "redux_or_u32", "redux_xor_u32" }
+  elseif row.pattern:find("^%^bulk_add") then
+    names = { "bulk_add_fp32", "bulk_add_fp16", "bulk_add_bf16" }
+  elseif row.pattern:find("^%^tma_") then
+    local name = row.pattern:match("^%^(tma_[%l_]-)_%(")
+    for _, rank in ipairs(name == "tma_add" and { 1, 2, 3, 4, 5 } or { 1, 2, 3, 5 }) do
+      names[#names + 1] = ("%s_%dd"):format(name, rank)
+    end
   elseif row.pattern:find("^%^wgmma") then
+    for _, n in ipairs({ 8, 64, 96, 128, 256 }) do
+      for _, from in ipairs({ "ss", "rs" }) do
+        names[#names + 1] = ("wgmma_%s_n%d_e4m3"):format(from, n)
+      end
+    end
+    for _, ending in ipairs({ "_ta", "_tab" }) do
+      for _, dtype in ipairs({ "bf16", "fp16" }) do
+        names[#names + 1] = ("wgmma_ss_n128_%s%s"):format(dtype, ending)
+      end
+    end
     for _, n in ipairs({ 8, 16, 64, 80, 112, 128, 240, 256 }) do
       for _, dtype in ipairs({ "bf16", "fp16" }) do
         for _, from in ipairs({ "ss", "rs" }) do

@@ -41,6 +41,14 @@ function inputs.integers(random, dtype, count, limit)
   return table.concat(out)
 end
 
+-- A whole number from -15 to 15, as e4m3.
+function inputs.e4m3(x)
+  local magnitude, exponent = math.abs(x), 0
+  if x == 0 then return "\0" end
+  while magnitude >> (exponent + 1) > 0 do exponent = exponent + 1 end
+  return string.char((x < 0 and 128 or 0) | (exponent + 7) << 3 | (magnitude << (3 - exponent)) & 7)
+end
+
 -- Numbers of either sign with 2^low <= |x| < 2^(high + 1), all mantissas.
 function inputs.reals(random, dtype, count, low, high)
   local out, mantissas = {}, dtype == "bf16" and 128 or 1024

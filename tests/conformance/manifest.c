@@ -57,21 +57,51 @@ static int read_head(const char *line, conformance_case *c) {
                 &c->shape.cluster, &c->shape.shared_bytes, &c->in_bytes, &c->out_bytes) == 11;
 }
 
+/* The next word as a number; 0 when there is none. */
+static int read_number(const char **at, uint64_t *value) {
+  char *end;
+  *value = strtoull(*at, &end, 10);
+  const int found = end != *at;
+  *at = end;
+  return found;
+}
+
+static int read_map_numbers(const char *at, kiln__tensor_map *map, char dtype[8]) {
+  uint64_t offset, x = 0;
+  int found = read_number(&at, &offset);
+  for (int i = 0; i < map->rank; i++) found = found && read_number(&at, &map->dims[i]);
+  for (int i = 0; i < map->rank - 1; i++) found = found && read_number(&at, &map->strides[i]);
+  for (int i = 0; i < map->rank; i++) {
+    found = found && read_number(&at, &x);
+    map->box[i] = (uint32_t)x;
+  }
+  found = found && read_number(&at, &x) && sscanf(at, " %7s", dtype) == 1;
+  map->swizzle = (int32_t)x;
+  map->address = (const void *)(uintptr_t)offset;
+  return found;
+}
+
+static int read_dtype(const char *word, kiln_dtype *dtype) {
+  static const char *const names[] = {"fp16", "bf16", "e4m3", "fp32"};
+  for (int i = 0; i < 4; i++) {
+    if (strcmp(word, names[i])) continue;
+    *dtype = (kiln_dtype)i;
+    return 1;
+  }
+  return 0;
+}
+
+/* "map" is of rank 4, "map2" of rank 2. */
 static int read_map(const char *line, conformance_case *c) {
   if (c->num_maps == CASE_MAPS) return 0;
   case_map *m = &c->maps[c->num_maps++];
-  uint64_t offset, *dims = m->map.dims, *strides = m->map.strides;
-  uint32_t *box = m->map.box;
   char space[8], dtype[8];
-  const int found = sscanf(
-      line,
-      "map %7s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
-      " %" SCNu64 " %" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNd32 " %7s",
-      space, &offset, &dims[0], &dims[1], &dims[2], &dims[3], &strides[0], &strides[1], &strides[2],
-      &box[0], &box[1], &box[2], &box[3], &m->map.swizzle, dtype);
-  m->map.address = (const void *)(uintptr_t)offset;
-  m->map.dtype = found == 15 && !strcmp(dtype, "fp16") ? KILN_DTYPE_FP16 : KILN_DTYPE_BF16;
-  return found == 15 && read_space(space, &m->space) && m->space != SPACE_VALUE;
+  int length = 0;
+  m->map.rank = line[3] == ' ' ? 4 : line[3] - '0';
+  if (m->map.rank < 1 || m->map.rank > KILN__TENSOR_RANK) return 0;
+  if (sscanf(line, "%*s %7s%n", space, &length) != 1) return 0;
+  return read_map_numbers(line + length, &m->map, dtype) && read_dtype(dtype, &m->map.dtype) &&
+         read_space(space, &m->space) && m->space != SPACE_VALUE;
 }
 
 static int read_word(const char *line, conformance_case *c) {
@@ -96,7 +126,7 @@ static int read_line(const char *line, manifest *m) {
   }
   if (m->num_cases == 0) return 0;
   conformance_case *c = &m->cases[m->num_cases - 1];
-  if (!strncmp(line, "map ", 4)) return read_map(line, c);
+  if (!strncmp(line, "map", 3)) return read_map(line, c);
   if (!strncmp(line, "word ", 5)) return read_word(line, c);
   if (!strncmp(line, "check ", 6)) return read_check(line, c);
   return !strcmp(line, "end\n");

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --dtype bf16 --head-dim 64 --causal --block-m 128 --block-n 112 --num-stages 1 --num-warps 4
-// source id 8f934001855a198f6443f582bd02e58e70fd7a4d2ba6d170213a8b62bd648aef
+// source id 08b97830ae12404955c763375c1206f099246b53fd8e7150dab84f13ce9895ae
 // family ampere, for the emulator
 // spec arch=sm_80 pass=forward algorithm=flash dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
 // tile block_m=128 block_n=112 num_stages=1 num_warps=4
@@ -26,6 +26,8 @@ typedef struct __attribute__((aligned(64))) TensorMap { u64 words[16]; } TensorM
 #define EMU_EXPORT __attribute__((visibility("default")))
 #define EMU_FP16 0
 #define EMU_BF16 1
+#define EMU_E4M3 2
+#define EMU_FP32 3
 #define EMU_STRING(x) #x
 #define EMU_LINE(x) EMU_STRING(x)
 #define SITE(text) __FILE__ ":" EMU_LINE(__LINE__) ": " text
@@ -35,6 +37,7 @@ float fabsf(float x);
 float fmaf(float a, float b, float c);
 float fmaxf(float a, float b);
 float fminf(float a, float b);
+float tanhf(float x);
 DEV u32 emu_bits(float x) { u32 u; __builtin_memcpy(&u, &x, 4); return u; }
 DEV float emu_float(u32 u) { float x; __builtin_memcpy(&x, &u, 4); return x; }
 DEV u32 emu_bf16(float x) {
@@ -48,6 +51,19 @@ DEV u32 emu_fp16(float x) {
   if (u >= 0x477ff000) return sign | 0x7c00; /* 65520 and above */
   if (u < 0x38800000) return sign | (emu_bits(emu_float(u) + 0.5f) - 0x3f000000); /* subnormal */
   return sign | (u - 0x38000000 + 0xfff + (u >> 13 & 1)) >> 13;
+}
+DEV float emu_wide_fp16(u32 x) {
+  const float magnitude = emu_float((x & 0x7fff) << 13) * 0x1p112f; /* exact */
+  const u32 special = (x & 0x7c00) == 0x7c00 ? 0x7f800000 : 0;
+  return emu_float(emu_bits(magnitude) | special | (x & 0x8000) << 16);
+}
+/* Numbers too large become 448. */
+DEV u32 emu_e4m3(float x) {
+  const u32 sign = emu_bits(x) >> 24 & 0x80, u = emu_bits(x) & 0x7fffffff;
+  if (u > 0x7f800000) return 0x7f;
+  if (u >= 0x43e00000) return sign | 0x7e; /* 448 and above */
+  if (u < 0x3c800000) return sign | (emu_bits(emu_float(u) + 16384.f) - 0x46800000); /* subnormal */
+  return sign | (u - 0x3c000000 + 0x7ffff + (u >> 20 & 1)) >> 20;
 }
 typedef struct {
   int (*thread_index)(const char *site);
@@ -63,6 +79,13 @@ typedef struct {
   u32 (*shfl_xor_u32)(u32 x, int lanes, const char *site);
   int (*any_sync)(int x, const char *site);
   int (*redux_max_i32)(int x, const char *site);
+  u32 (*redux)(int op, int is_signed, u32 x, const char *site);
+  float (*shfl_f32)(float x, int lane, const char *site);
+  int (*shfl_up_i32)(int x, int lanes, const char *site);
+  int (*shfl_down_i32)(int x, int lanes, const char *site);
+  int (*all_sync)(int x, const char *site);
+  u32 (*ballot_sync)(int x, const char *site);
+  int (*elect_one)(const char *site);
   u32 (*shared_base)(const char *site);
   int (*lds_i32)(u32 at, const char *site);
   void (*sts_i32)(u32 at, int x, const char *site);
@@ -75,6 +98,11 @@ typedef struct {
   void (*ldmatrix_x4)(u32 *r, u32 at, const char *site);
   void (*ldmatrix_x4_trans)(u32 *r, u32 at, const char *site);
   void (*stmatrix_x4)(u32 at, const u32 *r, const char *site);
+  void (*stmatrix_x4_trans)(u32 at, const u32 *r, const char *site);
+  void (*sts_u32x4)(u32 at, const u32 *r, const char *site);
+  u32 (*atomic_shared_add_u32)(u32 at, u32 x, const char *site);
+  int (*atomic_shared_max_i32)(u32 at, int x, const char *site);
+  float (*atomic_shared_add_f32)(u32 at, float x, const char *site);
   float (*ldg_f32)(const float *p, const char *site);
   void (*stg_f32)(float *p, float x, const char *site);
   u32 (*ldg_u16)(const u16 *p, const char *site);
@@ -108,22 +136,32 @@ typedef struct {
   void (*bar_arrive)(u32 bar, const char *site);
   void (*bar_arrive_peer)(u32 bar, u32 block, const char *site);
   void (*bar_wait)(u32 bar, u32 parity, const char *site);
+  int (*bar_try)(u32 bar, u32 parity, const char *site);
   void (*tma_load)(u32 to, const TensorMap *map, u32 bar, int col, int row, int head, int batch, u64 policy, const char *site);
   void (*tma_load_multicast)(u32 to, const TensorMap *map, u32 bar, int col, int row, int head, int batch, u64 policy, u16 blocks, const char *site);
   void (*tma_store)(const TensorMap *map, u32 from, int col, int row, int head, int batch, const char *site);
+  void (*tma_load_tile)(int rank, u32 to, const TensorMap *map, u32 bar, int c0, int c1, int c2, int c3, int c4, u64 policy, int blocks, const char *site);
+  void (*tma_store_tile)(int rank, int add, const TensorMap *map, u32 from, int c0, int c1, int c2, int c3, int c4, const char *site);
+  void (*bulk_load)(u32 to, const void *from, u32 bytes, u32 bar, u64 policy, const char *site);
+  void (*bulk_store)(void *to, u32 from, u32 bytes, const char *site);
+  void (*bulk_copy_peer)(u32 to, u32 from, u32 bytes, u32 bar, u32 block, const char *site);
+  void (*bulk_add)(int dtype, void *to, u32 from, u32 bytes, const char *site);
   void (*tma_prefetch_map)(const TensorMap *map, const char *site);
   void (*bulk_commit)(const char *site);
   void (*bulk_wait)(int pending, const char *site);
   void (*bulk_wait_read)(int pending, const char *site);
   void (*fence_async)(const char *site);
+  void (*fence_async_global)(const char *site);
   void (*cluster_sync)(const char *site);
   u32 (*cluster_rank)(const char *site);
   void (*reg_dec)(int count, const char *site);
   void (*reg_inc)(int count, const char *site);
+  void (*grid_wait)(const char *site);
+  void (*grid_launch_dependents)(const char *site);
   void (*wgmma_fence)(const char *site);
   void (*wgmma_commit)(const char *site);
   void (*wgmma_wait)(int pending, const char *site);
-  void (*wgmma)(int n, int dtype, int trans, float *d, const u32 *registers, u64 a, u64 b, int accumulate, const char *site);
+  void (*wgmma)(int n, int dtype, int major, float *d, const u32 *registers, u64 a, u64 b, int accumulate, const char *site);
   void (*touch)(const void *registers, int count, const char *site);
 } kiln_emu_api;
 static const kiln_emu_api *kiln_emu;

@@ -228,8 +228,10 @@ function tests.instructions_of_every_default_are_in_the_list()
       check.equal(#rows == 1 and rows[1].name, name)
     end
   end)
-  for _, word in ipairs({ "wgmma_ss_n12_bf16", "wgmma_rs_n264_bf16", "wgmma_ss_n64_e4m3",
-                          "wgmma_ss_n64_bf16_", "mma_m16n8k16_fp32" }) do
+  for _, word in ipairs({ "wgmma_ss_n12_bf16", "wgmma_rs_n264_bf16", "wgmma_ss_n64_e4m3_t",
+                          "wgmma_rs_n64_bf16_ta", "wgmma_ss_n64_e5m2", "wgmma_ss_n64_bf16_",
+                          "mma_m16n8k16_fp32", "mma_m16n8k16_e4m3", "tma_load_4d", "tma_add_6d",
+                          "redux_or_i32", "redux_mul_u32", "bulk_add_e4m3" }) do
     check.equal(#wrapper_set.select(wrappers, word, "cuda"), 0)
   end
 end

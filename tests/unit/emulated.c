@@ -94,13 +94,18 @@ void emulated_map(emulated *e, const void *address, int rows, int columns, int b
   const uint64_t row = 2 * (uint64_t)columns, all = row * (uint64_t)rows;
   const kiln__tensor_map map = {
       .address = address,
+      .rank = 4,
       .dims = {(uint64_t)columns, (uint64_t)rows, 1, 1},
       .strides = {row, all, all},
       .box = {(uint32_t)box_columns, (uint32_t)box_rows, 1, 1},
       .dtype = KILN_DTYPE_BF16,
       .swizzle = swizzle,
   };
-  must(e, kiln__emulator_ops.tensor_map_encode(e->device, &map, &e->error, e->maps[e->num_maps]));
+  emulated_tensor(e, &map);
+}
+
+void emulated_tensor(emulated *e, const kiln__tensor_map *map) {
+  must(e, kiln__emulator_ops.tensor_map_encode(e->device, map, &e->error, e->maps[e->num_maps]));
   e->num_maps++;
 }
 

@@ -40,6 +40,8 @@ void emulated_download(emulated *e, void *to, const void *from, size_t count);
 /* A map of a (rows x columns) tensor of 16-bit elements, as the next parameter. */
 void emulated_map(emulated *e, const void *address, int rows, int columns, int box_rows,
                   int box_columns, int swizzle);
+/* Any map, as the next parameter. */
+void emulated_tensor(emulated *e, const kiln__tensor_map *map);
 kiln_status emulated_launch(emulated *e); /* the message lies in e->error */
 void emulated_run(emulated *e);           /* must succeed */
 /* Compiles and runs; must stop with a message that holds `expected`. */

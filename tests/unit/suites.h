@@ -29,8 +29,12 @@
   X(alloc)                  \
   X(emulator_warp)          \
   X(emulator_hopper)        \
+  X(emulator_lanes)         \
+  X(emulator_copies)        \
+  X(emulator_products)      \
   X(emulator_faults)        \
   X(emulator_blocks)        \
+  X(emulator_cluster)       \
   X(emulator_device)
 
 #define X(name) Suite *suite_##name(void);

@@ -11,6 +11,7 @@ static const char empty_text[] =
 /* ---- tensor maps ---- */
 
 static const kiln__tensor_map good_map = {.address = (const void *)4096,
+                                          .rank = 4,
                                           .dims = {64, 10, 2, 1},
                                           .strides = {128, 1280, 2560},
                                           .box = {64, 8, 1, 1},
@@ -25,11 +26,13 @@ static kiln_status encode(const kiln__tensor_map *map, char *message, size_t siz
 }
 
 START_TEST(tensor_maps_refuse_what_cuda_refuses) {
-  kiln__tensor_map m[10];
-  static const char *const words[10] = {"address", "dimension", "stride",    "stride",  "box",
-                                        "box",     "inner box", "inner box", "swizzle", "dtype"};
+  enum { COUNT = 13 };
+  kiln__tensor_map m[COUNT];
+  static const char *const words[COUNT] = {"address", "dimension", "stride",    "stride",  "box",
+                                           "box",     "inner box", "inner box", "swizzle", "dtype",
+                                           "rank",    "rank",      "inner box"};
   char message[256];
-  for (int i = 0; i < 10; i++) m[i] = good_map;
+  for (int i = 0; i < COUNT; i++) m[i] = good_map;
   m[0].address = (const void *)4104;
   m[1].dims[1] = 0;
   m[2].strides[0] = 120;
@@ -39,9 +42,12 @@ START_TEST(tensor_maps_refuse_what_cuda_refuses) {
   m[6].box[0] = 60;
   m[7].swizzle = 64;
   m[8].swizzle = 48;
-  m[9].dtype = KILN_DTYPE_FP32;
+  m[9].dtype = (kiln_dtype)4;
+  m[10].rank = 0;
+  m[11].rank = 6;
+  m[12].dtype = KILN_DTYPE_FP32;
   ck_assert_int_eq(encode(&good_map, message, sizeof message), KILN_OK);
-  for (int i = 0; i < 10; i++) {
+  for (int i = 0; i < COUNT; i++) {
     ck_assert_int_eq(encode(&m[i], message, sizeof message), KILN_INVALID_ARGUMENT);
     ck_assert_msg(strstr(message, words[i]) != NULL, "%d: %s", i, message);
   }

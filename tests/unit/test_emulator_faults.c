@@ -202,6 +202,8 @@ static const char hopper_kernel[] = EMULATED_ARGS
     "  wgmma_rs_n64_bf16(e, p, desc(b), 0);\n"
     "  wgmma_commit(); /* rs */\n"
     "  wgmma_wait(0); /* rs */\n"
+    "  touch_f32x32(e);\n"
+    "  touch_u32x4(p);\n"
     "  const u32 row = t / 32 * 16 + t % 16, half = lane / 16;\n"
     "  for (int round = 0; round < 2; round++) {\n"
     "    if (round && lane == 0) bulk_wait_read(0);\n"
@@ -244,6 +246,15 @@ static const fault hopper_faults[] = {
      "accumulator register 5 was written", NULL, NULL},
     {"wgmma_wait(0); /* rs */", "p[1]++; wgmma_wait(0);", "an operand register of", NULL, NULL},
     {"wgmma_wait(0); /* rs */", "", "wgmma", NULL, NULL},
+    {"    touch_f32x32(d);\n", "    d[7] += 1.0f;\n    touch_f32x32(d);\n",
+     "before it was touched behind the wait", NULL, NULL},
+    {"  touch_f32x32(e);\n", "", "has not touched the results of wgmma", NULL, NULL},
+    {"  touch_u32x4(p);\n", "  p[2]++;\n  touch_u32x4(p);\n",
+     "were written before they were touched behind its wait", NULL, NULL},
+    {"  touch_u32x4(p);\n",
+     "  p[2]++;\n  wgmma_fence();\n  wgmma_rs_n64_bf16(e, p, desc(b), 0);\n  wgmma_commit();\n"
+     "  wgmma_wait(0);\n  touch_f32x32(e);\n",
+     "were written before they were touched behind its wait", NULL, NULL},
     {"wgmma_fence(); /* ss */", "", "without wgmma_fence", NULL, NULL},
     {"wgmma_fence(); /* rs */", "", "without wgmma_fence", NULL, NULL},
     {"wgmma_commit(); /* ss */", "", "that are not committed", NULL, NULL},
@@ -397,6 +408,8 @@ static const char reload_wgmma_kernel[] = EMULATED_ARGS
     "    wgmma_wait(0);\n"
     "    sync_warp();\n"
     "    if (lane == 0) bar_arrive(empty);\n"
+    "    touch_u32x4(p);\n"
+    "    touch_f32x4(d);\n"
     "  }\n"
     "}\n";
 

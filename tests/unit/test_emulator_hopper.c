@@ -193,6 +193,7 @@ static const char wgmma_text[] = EMULATED_ARGS
     "    wgmma_%s_n%d_%s%s(d, %s, db + (u64)k * B_STEP, x.n || k);\n"
     "  wgmma_commit();\n"
     "  wgmma_wait(0);\n"
+    "  touch_f32x%d(d);\n"
     "  for (int i = 0; i < N / 2; i++)\n"
     "    stg_f32((float *)x.out + (row + i %% 4 / 2 * 8) * N + i / 4 * 8 + column + i %% 2, "
     "d[i]);\n"
@@ -206,7 +207,7 @@ static void write_text(const product *p, char *text, size_t size) {
   snprintf(text, size, wgmma_text, p->n, depth, panel_of(p), p->trans, a_step, b_step,
            fields(p, 64, 0), fields(p, p->n, p->trans), rs ? "rs" : "ss", p->n,
            p->bf16 ? "bf16" : "fp16", p->trans ? "_t" : "",
-           rs ? "f + 4 * k" : "da + (u64)k * A_STEP");
+           rs ? "f + 4 * k" : "da + (u64)k * A_STEP", p->n / 2);
 }
 
 static uint16_t encode(int bf16, float x) {

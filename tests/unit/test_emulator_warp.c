@@ -355,6 +355,29 @@ START_TEST(blocks_share_an_atomic) {
 }
 END_TEST
 
+/* Sums that nobody set to zero, in blocks that come after others on the same stacks. */
+static const char unset_text[] = EMULATED_ARGS
+    "KERNEL void test_kernel(PARAM Args a) {\n"
+    "  const u32 p[4] = {0, 0, 0, 0};\n"
+    "  float d[16];\n"
+    "  for (int i = 0; i < 16; i += 4) mma_m16n8k16_bf16(d + i, p, p);\n"
+    "  for (int i = 0; i < 16; i++)\n"
+    "    stg_f32((float *)a.out + 512 * block_index() + 16 * thread_index() + i, d[i]);\n"
+    "}\n";
+
+START_TEST(locals_begin_as_nan) {
+  emulated e;
+  static float out[9 * 512];
+  start(&e, _i, 32, unset_text);
+  e.blocks = 9;
+  e.args.out = emulated_alloc(&e, sizeof out);
+  emulated_run(&e);
+  emulated_download(&e, out, e.args.out, sizeof out);
+  for (int i = 0; i < 9 * 512; i++) ck_assert(out[i] != out[i]);
+  emulated_destroy(&e);
+}
+END_TEST
+
 Suite *suite_emulator_warp(void) {
   Suite *suite = suite_create("emulator_warp");
   TCase *tests = tcase_create("instructions");
@@ -368,6 +391,7 @@ Suite *suite_emulator_warp(void) {
   tcase_add_loop_test(tests, named_barriers_pass_values, 0, NUM_SCHEDULES);
   tcase_add_loop_test(tests, a_flag_is_polled, 0, NUM_SCHEDULES);
   tcase_add_loop_test(tests, blocks_share_an_atomic, 0, NUM_SCHEDULES);
+  tcase_add_loop_test(tests, locals_begin_as_nan, 0, NUM_SCHEDULES);
   suite_add_tcase(suite, tests);
   return suite;
 }

@@ -16,7 +16,7 @@ import sys
 SECONDS = 10  # that one case may take; SIGALRM ends its process
 KEPT = 512  # bytes of an answer that is compared by its digest
 SHARED_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-DTYPES = {"fp16": 6, "bf16": 9}
+DTYPES = {"fp16": 6, "bf16": 9, "e4m3": 0, "fp32": 7}
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 L2_PROMOTION_128 = 2
 
@@ -31,8 +31,9 @@ def read_manifest(folder):
                           "words": [], "checks": [], "threads": numbers[0],
                           "grid": numbers[1:3], "cluster": numbers[3], "shared": numbers[4],
                           "in": numbers[5], "out": numbers[6]})
-        elif words[0] == "map":
-            cases[-1]["maps"].append((words[1], [int(x) for x in words[2:-1]], words[-1]))
+        elif words[0].startswith("map"):
+            rank = int(words[0][3:] or 4)
+            cases[-1]["maps"].append((words[1], rank, [int(x) for x in words[2:-1]], words[-1]))
         elif words[0] == "word":
             cases[-1]["words"].append((words[1], int(words[2])))
         elif words[0] == "check":
@@ -69,15 +70,17 @@ class Driver:
         self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(count))
         return address.value
 
-    def tensor_map(self, address, numbers, dtype):
+    def tensor_map(self, address, rank, numbers, dtype):
         """128 bytes on a multiple of 64, and what keeps them alive."""
-        dims, strides, box = numbers[1:5], numbers[5:8], numbers[8:12]
+        dims, strides = numbers[1:1 + rank], numbers[1 + rank:2 * rank]
+        box = numbers[2 * rank:3 * rank]
         raw = ctypes.create_string_buffer(192)
         at = (ctypes.addressof(raw) + 63) & ~63
-        self.call("cuTensorMapEncodeTiled", ctypes.c_void_p(at), DTYPES[dtype], 4,
-                  ctypes.c_void_p(address + numbers[0]), (ctypes.c_uint64 * 4)(*dims),
-                  (ctypes.c_uint64 * 3)(*strides), (ctypes.c_uint32 * 4)(*box),
-                  (ctypes.c_uint32 * 4)(1, 1, 1, 1), 0, SWIZZLES[numbers[12]], L2_PROMOTION_128, 0)
+        self.call("cuTensorMapEncodeTiled", ctypes.c_void_p(at), DTYPES[dtype], rank,
+                  ctypes.c_void_p(address + numbers[0]), (ctypes.c_uint64 * 5)(*dims),
+                  (ctypes.c_uint64 * 4)(*strides), (ctypes.c_uint32 * 5)(*box),
+                  (ctypes.c_uint32 * 5)(1, 1, 1, 1, 1), 0, SWIZZLES[numbers[-1]],
+                  L2_PROMOTION_128, 0)
         return at, raw
 
     def function(self, folder, case):
@@ -96,7 +99,8 @@ def answer(driver, folder, case):
     driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(space["in"]), data, ctypes.c_size_t(len(data)))
     driver.call("cuMemsetD8_v2", ctypes.c_uint64(space["out"]), ctypes.c_ubyte(255),
                 ctypes.c_size_t(case["out"]))
-    maps = [driver.tensor_map(space[s], numbers, dtype) for s, numbers, dtype in case["maps"]]
+    maps = [driver.tensor_map(space[s], rank, numbers, dtype)
+            for s, rank, numbers, dtype in case["maps"]]
     words = [(space[s] + value) % 2**64 for s, value in case["words"]]
     args = ctypes.create_string_buffer(struct.pack(f"<{len(words)}Q", *words))
     addresses = [at for at, _ in maps] + [ctypes.addressof(args)]
