@@ -31,17 +31,11 @@ DEV void copy_${t.name}(u32 to, const char *from, i64 row_bytes, int first, int 
 }
 //@ end
 
-DEV float block_reduce(float x, u32 at, int sum) {
+/* The maximum or the sum of x over a warp. */
+DEV float warp_reduce(float x, int sum) {
   for (int i = 16; i > 0; i /= 2) {
     const float y = shfl_xor_f32(x, i);
     x = sum ? x + y : fmaxf(x, y);
-  }
-  sync_threads();
-  if ((thread_index() & 31) == 0) sts_f32(at + thread_index() / 32 * 4, x);
-  sync_threads();
-  for (int i = 0; i < 4; i++) {
-    const float y = lds_f32(at + i * 4);
-    x = i == 0 ? y : sum ? x + y : fmaxf(x, y);
   }
   return x;
 }
@@ -104,35 +98,40 @@ KERNEL void kiln_scores(PARAM ForwardArgs a) {
 }
 
 //@ if not wide_exponent then
-/* probabilities = softmax of a row of scores, times 2^15, so that fp16 holds small ones; one block
- * a row. */
+/* probabilities = softmax of a row of scores, times 2^15, so that fp16 holds small ones; a warp
+ * each row. Tiles: four rows, then head, then batch. */
 //@ else
-/* probabilities = softmax of a row of scores; one block a row. */
+/* probabilities = softmax of a row of scores; a warp each row. Tiles: four rows, then head, then
+ * batch. */
 //@ end
 KERNEL void kiln_softmax(PARAM ForwardArgs a) {
-  const i64 row = block_index();
-  if (row >= a.tiles) return;
+  const i64 tile = block_index();
+  if (tile >= a.tiles) return;
+  const int fours = (int)(((i64)a.seqlen_q + 3) / 4), lane = thread_index() & 31;
+  const i64 head_index = tile / fours;
+  const int q_row = (int)(tile - head_index * fours) * 4 + thread_index() / 32;
+  if (q_row >= a.seqlen_q) return;
+  const i64 row = head_index * a.seqlen_q + q_row;
   const float *s = score_row(&a, row);
   u16 *p = probability_row(&a, row);
-  const u32 smem = shared_base();
   float m = NEG_INFINITY, l = 0.0f;
-  for (int i = thread_index(); i < a.seqlen_k; i += 128) m = fmaxf(m, ldg_f32(s + i));
-  m = block_reduce(m, smem, 0);
+  for (int i = lane; i < a.seqlen_k; i += 32) m = fmaxf(m, ldg_f32(s + i));
+  m = warp_reduce(m, 0);
   const float ref = m == NEG_INFINITY ? 0.0f : m;
-  for (int i = thread_index(); i < a.seqlen_k; i += 128)
+  for (int i = lane; i < a.seqlen_k; i += 32)
     l += ex2((ldg_f32(s + i) - ref) * a.scale_log2);
-  l = block_reduce(l, smem, 1);
+  l = warp_reduce(l, 1);
 //@ if causal then
-  const int sees_keys = a.seqlen_k > 0 && row % a.seqlen_q + a.seqlen_k >= a.seqlen_q;
+  const int sees_keys = a.seqlen_k > 0 && q_row + (i64)a.seqlen_k >= a.seqlen_q;
 //@ else
   const int sees_keys = a.seqlen_k > 0;
 //@ end
   const float inverse = l == 0.0f && !sees_keys ? 0.0f : ${scale} / l;
-  for (i64 i = thread_index(); i < probability_pitch(&a); i += 128) {
+  for (i64 i = lane; i < probability_pitch(&a); i += 32) {
     const float x = i < a.seqlen_k ? ex2((ldg_f32(s + i) - ref) * a.scale_log2) * inverse : 0.0f;
     stg_u16(p + i, ${pack}(x, 0.0f));
   }
-  if (a.lse && thread_index() == 0)
+  if (a.lse && lane == 0)
     stg_f32(a.lse + row, l == 0.0f ? NEG_INFINITY : m * a.softmax_scale + lg2(l) * 0.693147181f);
 }
 

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --algorithm standard --dtype bf16 --head-dim 64 --causal --block-m 64 --block-n 64 --num-stages 1 --num-warps 4 --plain
-// source id a7648593db3c144a13bdc35d87ac44d5dbc6856cd44f7cb0d13666b628d2463c
+// source id b52b2b0e4fba8e5cc5eb85c79603c8b275835842f0d8fb1558f4c9f2fbe24bac
 // family standard
 // spec arch=sm_80 pass=forward algorithm=standard dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
 // tile block_m=64 block_n=64 num_stages=1 num_warps=4
@@ -50,14 +50,6 @@ DEV u32 pack_bf16(float lo, float hi) {
 DEV u32 shared_base(void) {
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
   return (u32)__cvta_generic_to_shared(shared_bytes);
-}
-DEV float lds_f32(u32 at) {
-  float x;
-  asm volatile("ld.volatile.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
-  return x;
-}
-DEV void sts_f32(u32 at, float x) {
-  asm volatile("st.volatile.shared.f32 [%0], %1;" :: "r"(at), "f"(x) : "memory");
 }
 DEV void ldmatrix_x4(u32 *r, u32 at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -178,17 +170,11 @@ DEV void copy_v(u32 to, const char *from, i64 row_bytes, int first, int end_row,
   }
 }
 
-DEV float block_reduce(float x, u32 at, int sum) {
+/* The maximum or the sum of x over a warp. */
+DEV float warp_reduce(float x, int sum) {
   for (int i = 16; i > 0; i /= 2) {
     const float y = shfl_xor_f32(x, i);
     x = sum ? x + y : fmaxf(x, y);
-  }
-  sync_threads();
-  if ((thread_index() & 31) == 0) sts_f32(at + thread_index() / 32 * 4, x);
-  sync_threads();
-  for (int i = 0; i < 4; i++) {
-    const float y = lds_f32(at + i * 4);
-    x = i == 0 ? y : sum ? x + y : fmaxf(x, y);
   }
   return x;
 }
@@ -245,27 +231,32 @@ KERNEL void kiln_scores(PARAM ForwardArgs a) {
   }
 }
 
-/* probabilities = softmax of a row of scores; one block a row. */
+/* probabilities = softmax of a row of scores; a warp each row. Tiles: four rows, then head, then
+ * batch. */
 KERNEL void kiln_softmax(PARAM ForwardArgs a) {
-  const i64 row = block_index();
-  if (row >= a.tiles) return;
+  const i64 tile = block_index();
+  if (tile >= a.tiles) return;
+  const int fours = (int)(((i64)a.seqlen_q + 3) / 4), lane = thread_index() & 31;
+  const i64 head_index = tile / fours;
+  const int q_row = (int)(tile - head_index * fours) * 4 + thread_index() / 32;
+  if (q_row >= a.seqlen_q) return;
+  const i64 row = head_index * a.seqlen_q + q_row;
   const float *s = score_row(&a, row);
   u16 *p = probability_row(&a, row);
-  const u32 smem = shared_base();
   float m = NEG_INFINITY, l = 0.0f;
-  for (int i = thread_index(); i < a.seqlen_k; i += 128) m = fmaxf(m, ldg_f32(s + i));
-  m = block_reduce(m, smem, 0);
+  for (int i = lane; i < a.seqlen_k; i += 32) m = fmaxf(m, ldg_f32(s + i));
+  m = warp_reduce(m, 0);
   const float ref = m == NEG_INFINITY ? 0.0f : m;
-  for (int i = thread_index(); i < a.seqlen_k; i += 128)
+  for (int i = lane; i < a.seqlen_k; i += 32)
     l += ex2((ldg_f32(s + i) - ref) * a.scale_log2);
-  l = block_reduce(l, smem, 1);
-  const int sees_keys = a.seqlen_k > 0 && row % a.seqlen_q + a.seqlen_k >= a.seqlen_q;
+  l = warp_reduce(l, 1);
+  const int sees_keys = a.seqlen_k > 0 && q_row + (i64)a.seqlen_k >= a.seqlen_q;
   const float inverse = l == 0.0f && !sees_keys ? 0.0f : 1.0f / l;
-  for (i64 i = thread_index(); i < probability_pitch(&a); i += 128) {
+  for (i64 i = lane; i < probability_pitch(&a); i += 32) {
     const float x = i < a.seqlen_k ? ex2((ldg_f32(s + i) - ref) * a.scale_log2) * inverse : 0.0f;
     stg_u16(p + i, pack_bf16(x, 0.0f));
   }
-  if (a.lse && thread_index() == 0)
+  if (a.lse && lane == 0)
     stg_f32(a.lse + row, l == 0.0f ? NEG_INFINITY : m * a.softmax_scale + lg2(l) * 0.693147181f);
 }
 
