@@ -9,8 +9,8 @@
 --                       of a function-like macro, for operands that PTX wants as immediates
 --   emu                 only for pure scalar helpers: the C body on the CPU. All others become
 --                       `kiln_emu->name(..., SITE)`
---   talks               true where blocks meet in global memory: the emulator then runs them one
---                       after another
+--   talks               true where blocks meet in global memory: the emulator then runs them in
+--                       turns on one host thread
 -- or, where the name carries a shape, `pattern` and `make(captures...)`, which returns such a row
 -- with `call`: the emulator's member and its arguments; `member` is that member's signature, one
 -- for all shapes; `member_of` names a member that another row has.
@@ -386,8 +386,8 @@ return {
     member = { name = "wgmma", ret = "void",
                params = "int n, int dtype, int major, float *d, const u32 *registers, u64 a, "
                  .. "u64 b, int accumulate" } },
-  -- A barrier for the compiler: nothing that uses these registers moves across. The emulator checks
-  -- here that no wgmma in flight owns them.
+  -- A barrier for the compiler: nothing that uses these registers moves across. It stands behind
+  -- every wgmma_wait for the registers that are used next; in the emulator the results appear here.
   { pattern = "^touch_([fu]32)x(%d+)$", make = forms.touch,
     member = { name = "touch", ret = "void", params = "const void *registers, int count" } },
 }

@@ -112,11 +112,11 @@ end
 
 local function first_column(value, row) return ("<f"):pack(value) .. row:sub(5) end
 
--- Nats by which a key's score leads: 40 over the whole length towards the first key, or 150 at one
+-- Nats by which a key's score leads: 40 over the whole length towards the first key, or 200 at one
 -- key.
 local function lead(name, k, i, seqlen_k)
   if name == "grow" then return 40 * (seqlen_k - i) / seqlen_k end
-  return i == seqlen_k // 4 and 150 or 0
+  return i == seqlen_k // 4 and 200 or 0
 end
 
 -- Which rows meet the jump: always of one warpgroup alone. Some blocks have three such tiles, some

@@ -147,7 +147,7 @@ fault("one block too few", "hopper-2", VALUES,
 fault("producer sends one block too many", "hopper-2", "deadlock",
   edit(produce, "for (int n = x.blocks - 2; n >= 0; n--) {",
     "for (int n = x.blocks - 1; n >= 0; n--) {"))
-fault("order: a tile of the tail comes twice", "hopper-2-causal", "is not ordered after",
+fault("order: a tile of the tail comes twice", "hopper-2-causal", "no bulk_wait, or no release",
   edit(produce, "skip = i == 0 ? 0 : 1 + i;", "skip = 1 + i;"))
 fault("order: a unit is forgotten", "hopper-2-causal", "were not written",
   edit(produce, "w->whole / 2 * grid, a,", "w->whole / 2 * grid + 1, a,"))
@@ -214,9 +214,10 @@ local APART = "nothing orders blocks that do not talk"
 local BY_LANES = "if (!a->lse || (me->lane & 3) != 0) return;"
 
 fault("two blocks compute the same tiles", "hopper-2", APART,
-  edit(produce, "(u32)t / (u32)a->m_blocks", "(u32)(t % a->tiles) / (u32)a->m_blocks"),
-  edit(produce, "(u32)t - *head", "(u32)(t % a->tiles) - *head"),
-  edit(produce, "return t < a->tiles;", "return t - block_index() < a->tiles;"))
+  edit(produce, "  const i64 t = (i64)w->step++ * num_blocks() + block_index();",
+    "  const i64 first = (i64)w->step++ * num_blocks();\n"
+    .. "  const i64 t = (first + block_index()) % a->tiles;"),
+  edit(produce, "return t < a->tiles;", "return first < a->tiles;"))
 fault("four lanes store one lse", "hopper-2", "is not ordered after",
   edit(consume, BY_LANES, "if (!a->lse) return;"))
 

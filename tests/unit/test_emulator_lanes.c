@@ -293,6 +293,30 @@ START_TEST(faults_of_shared_atomics_are_named) {
 }
 END_TEST
 
+/* A thread reads the word behind an atomic of its own, and has not heard of another's before it. */
+START_TEST(every_atomic_counts) {
+  emulated e;
+  emulated_create(&e, schedules[_i].name, schedules[_i].seed, 64);
+  e.args.out = emulated_alloc(&e, 4);
+  emulated_must_fault(&e,
+                      EMULATED_ARGS "KERNEL void test_kernel(PARAM Args a) {\n"
+                                    "  const u32 t = (u32)thread_index(), s = shared_base();\n"
+                                    "  if (t == 0) { sts_u32(s, 0); sts_u32(s + 32, 0); }\n"
+                                    "  sync_threads();\n"
+                                    "  if (t == 32) {\n"
+                                    "    atomic_shared_add_u32(s, 1);\n"
+                                    "    sts_flag(s + 32, 1);\n"
+                                    "  }\n"
+                                    "  if (t) return;\n"
+                                    "  while (!lds_flag(s + 32)) {}\n"
+                                    "  atomic_shared_add_u32(s, 1);\n"
+                                    "  stg_u32(a.out, (u32)lds_i32(s));\n"
+                                    "}\n",
+                      "lds_i32(s) at shared 0x400 is not ordered after");
+  emulated_destroy(&e);
+}
+END_TEST
+
 /* ---- matrices, stored by columns ---- */
 
 static const char columns_text[] =
@@ -375,6 +399,7 @@ Suite *suite_emulator_lanes(void) {
   tcase_add_test(tests, the_elected_lane_is_always_the_same);
   tcase_add_loop_test(tests, shared_atomics_lose_nothing, 0, NUM_SCHEDULES);
   tcase_add_loop_test(tests, faults_of_shared_atomics_are_named, 0, 2 * NUM_ATOMIC);
+  tcase_add_loop_test(tests, every_atomic_counts, 0, NUM_SCHEDULES);
   tcase_add_loop_test(tests, a_try_may_fail_and_may_be_made_again, 0, NUM_SCHEDULES);
   tcase_add_test(tests, the_first_try_fails_late);
   tcase_add_loop_test(tests, faults_of_tries_are_named, 0, 2 * NUM_TRY);
