@@ -38,13 +38,14 @@ local function derive(spec, tile)
   }
 end
 
--- The shared-memory map. With two places for queries the next tile's are loaded while the present
+-- The shared-memory map. With several places for queries the next tiles' are loaded while the present
 -- one is computed, and its output is staged where its queries were.
 local FLAGS = 64 -- of failed tiles
+local MOST_PLACES = 3 -- with two, one thread would wait for a store before it sends queries
 
 local function map_of(x, tile, q_slots)
-  local q_slot = q_slots == 2 and math.max(x.q.total, x.o.total) or x.q.total
-  local bars = 8 * (4 * tile.num_stages + 2 * x.consumers * q_slots + 1)
+  local q_slot = q_slots > 1 and math.max(x.q.total, x.o.total) or x.q.total
+  local bars = 8 * (4 * tile.num_stages + (q_slots > 1 and 3 or 2) * x.consumers * q_slots + 1)
   local map = layout.map({
     { name = "q", bytes = q_slots * x.consumers * q_slot, align = 1024 },
     { name = "k", bytes = tile.num_stages * x.k.total, align = 1024 },
@@ -59,8 +60,10 @@ local function map_of(x, tile, q_slots)
 end
 
 local function choose_map(x, tile, arch)
-  local map = map_of(x, tile, 2)
-  if layout.fits(map, arch) then return map end
+  for q_slots = MOST_PLACES, 2, -1 do
+    local map = map_of(x, tile, q_slots)
+    if layout.fits(map, arch) then return map end
+  end
   return map_of(x, tile, 1)
 end
 
@@ -142,7 +145,7 @@ function hopper.values(spec, tile, arch)
     consumers = x.consumers, d16 = layout.round_up(spec.head_dim, 16),
     dv16 = layout.round_up(spec.head_dim_v, 16),
     dim = spec.head_dim, dv = spec.head_dim_v,
-    at = map.at, q_slot = map.q_slot, q_slots = map.q_slots, o_staged = map.q_slots == 2,
+    at = map.at, q_slot = map.q_slot, q_slots = map.q_slots, o_staged = map.q_slots > 1,
     flags = FLAGS, lead = dtype.wide_exponent and 0 or 8,
     first_columns = dtype.wide_exponent and 16 or tile.block_n,
     -- Narrow heads are the slower for it.
@@ -165,7 +168,7 @@ function hopper.record(spec, tile, arch)
   local function box(rows) return { box_rows = rows, box_cols = 64, swizzle = 128 } end
   return {
     smem = map.list,
-    maps = { q = box(64), k = box(tile.block_n), v = box(tile.block_n), o = box(16) },
+    maps = { q = box(64), k = box(tile.block_n), v = box(tile.block_n), o = box(64) },
     entries = {
       {
         name = "kiln_forward", threads = x.threads, shared_bytes = map.bytes, persistent = 1,

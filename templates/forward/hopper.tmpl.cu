@@ -21,14 +21,15 @@ DEV u32 ${name}(u32 smem, int slot) {
   return smem + ${at.bars + 8 * num_stages * (i - 1)} + 8 * slot;
 }
 //@ end
-//@ for i, name in ipairs { "q_full", "q_empty" } do
+//@ local q_bars = o_staged and { "q_full", "q_empty", "o_full" } or { "q_full", "q_empty" }
+//@ for i, name in ipairs(q_bars) do
 DEV u32 ${name}(u32 smem, int slot, int group) {
   const u32 first = smem + ${at.bars + 32 * num_stages + 8 * q_slots * consumers * (i - 1)};
   return first + 8 * (slot * ${consumers} + group);
 }
 //@ end
 DEV u32 fast_done(u32 smem) {
-  return smem + ${at.bars + 32 * num_stages + 16 * q_slots * consumers};
+  return smem + ${at.bars + 32 * num_stages + 8 * #q_bars * q_slots * consumers};
 }
 /* Flag of a round's tile; rounds past the last flag share it. */
 DEV u32 failed_tile(u32 smem, int round) {
@@ -58,6 +59,9 @@ typedef struct {
 
 //@ include("forward/hopper_produce.tmpl.cu")
 //@ include("forward/hopper_consume.tmpl.cu")
+//@ if o_staged then
+//@ include("forward/hopper_store.tmpl.cu")
+//@ end
 
 KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM TensorMap map_v,
                          PARAM TensorMap map_o, PARAM ForwardArgs a) {
@@ -73,7 +77,12 @@ KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Ten
     for (int i = 0; i < ${q_slots}; i++) {
       for (int w = 0; w < ${consumers}; w++) {
         bar_init(q_full(smem, i, w), 1);
+//@ if o_staged then
+        bar_init(q_empty(smem, i, w), 1);
+        bar_init(o_full(smem, i, w), 4);
+//@ else
         bar_init(q_empty(smem, i, w), 4);
+//@ end
       }
     }
     bar_init(fast_done(smem), ${4 * consumers});
@@ -85,8 +94,12 @@ KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Ten
   if (warp < 4) {
     reg_dec(${producer_registers});
     if (thread_index() == 0) produce(smem, &map_q, &map_k, &map_v, &a);
+//@ if o_staged then
+    if (thread_index() % 32 == 0 && warp >= 1 && warp <= ${consumers})
+      store_tiles(smem, warp - 1, &map_o);
+//@ end
   } else {
     reg_inc(${consumer_registers});
-    consume(smem, warp, &map_o, &a);
+    consume(smem, warp, &a);
   }
 }

@@ -4,17 +4,15 @@ typedef struct {
   u32 smem;
   int group, lane, warp_row; /* warp_row: first of the warp's 16 rows within the warpgroup's 64 */
   u32 q, k, v;               /* descriptors: of the present queries, of the first slots */
-  u32 q_flip;                /* q ^ q_flip: the descriptor of the next queries */
-  int tile;                  /* tiles taken */
-  Ring k_ring, v_ring;
+  Ring q_ring, k_ring, v_ring;
   float c;                   /* softmax_scale log2(e) */
-  const TensorMap *map_o;
   const ForwardArgs *a;
 } Consumer;
 
 /* A consumer's share of a tile. Keys below full are seen by every row. */
 typedef struct {
   int first, head, batch, blocks, full;
+  int slot; /* of its queries */
 } Share;
 
 /* Low words of shared-memory matrix descriptors, 128-byte swizzle; address and panel stride in
@@ -25,12 +23,6 @@ DEV u32 descriptor(u32 address, u32 panel_stride) {
 }
 DEV u64 matrix(u32 descriptor) { return (u64)0x40000040u << 32 | descriptor; }
 
-DEV int q_place(const Consumer *me) { return me->tile & ${q_slots - 1}; }
-DEV void next_place(Consumer *me) {
-  me->tile++;
-  me->q ^= me->q_flip;
-}
-
 /* The first lane's number, which gives the place back later; the reduction tells the compiler
  * that it is the same in the whole warp, so that loops over it keep their state in uniform
  * registers. */
@@ -39,11 +31,13 @@ DEV int tile_fact(const Consumer *me, u32 at) {
 }
 
 /* Waits for the next tile and its queries. */
-DEV Share take_tile(const Consumer *me) {
-  const int slot = q_place(me);
-  bar_wait(q_full(me->smem, slot, me->group), me->tile / ${q_slots} & 1);
-  const u32 info = me->smem + ${at.info} + 16 * slot;
+DEV Share take_tile(Consumer *me) {
   Share x;
+  x.slot = me->q_ring.slot;
+  bar_wait(q_full(me->smem, x.slot, me->group), me->q_ring.parity);
+  advance(&me->q_ring, ${q_slots});
+  me->q = descriptor(me->smem + ${at.q} + (x.slot * ${consumers} + me->group) * ${q_slot}, 0);
+  const u32 info = me->smem + ${at.info} + 16 * x.slot;
   x.first = tile_fact(me, info) + 64 * me->group;
   x.head = tile_fact(me, info + 4);
   x.batch = tile_fact(me, info + 8);
@@ -103,8 +97,11 @@ DEV void free_v(Consumer *me) {
   if (me->lane == 0) bar_arrive(v_empty(me->smem, me->v_ring.slot));
   advance(&me->v_ring, ${num_stages});
 }
-DEV void free_q(const Consumer *me, int slot) {
-  if (me->lane == 0) bar_arrive(q_empty(me->smem, slot, me->group));
+//@ if o_staged then
+/* The storer gives it back. */
+//@ end
+DEV void leave_q(const Consumer *me, int slot) {
+  if (me->lane == 0) bar_arrive(${o_staged and "o_full" or "q_empty"}(me->smem, slot, me->group));
 }
 
 /* Hides keys past the end${causal and " and past the diagonal" or ""} in block n. */
@@ -129,10 +126,9 @@ DEV void pack_probabilities(u32 *p, const float *s) {
 /* ---- output ---- */
 
 //@ if o_staged then
-/* Rounds the warp's 16 rows into the place of its queries and sends them off by TMA, which
- * leaves out what lies past the tensor. */
-DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Share x, int slot) {
-  const u32 to = me->smem + ${at.q} + (slot * ${consumers} + me->group) * ${q_slot};
+/* Rounds the warp's 16 rows into the place of its queries and leaves it to the storer. */
+DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Share x) {
+  const u32 to = me->smem + ${at.q} + (x.slot * ${consumers} + me->group) * ${q_slot};
   const int row = me->warp_row + (me->lane & 15), half = me->lane >> 4;
 #pragma unroll
   for (int k = 0; k < ${dv16 // 16}; k++) {
@@ -146,13 +142,7 @@ DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Sh
   }
   fence_async();
   sync_warp();
-  if (me->lane == 0) {
-#pragma unroll
-    for (int c = 0; c < ${v_panels.count}; c++)
-      tma_store(me->map_o, to + c * 8192 + me->warp_row * 128, 64 * c, x.first + me->warp_row,
-                x.head, x.batch);
-    bulk_commit();
-  }
+  leave_q(me, x.slot);
 }
 //@ else
 /* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
@@ -211,24 +201,17 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
 //@ include("forward/hopper_fast.tmpl.cu")
 //@ include("forward/hopper_exact.tmpl.cu")
 
-DEV void consume(u32 smem, int warp, const TensorMap *map_o, const ForwardArgs *a) {
+DEV void consume(u32 smem, int warp, const ForwardArgs *a) {
   Consumer me;
   me.smem = smem;
   me.group = warp / 4 - 1;
   me.lane = thread_index() & 31;
   me.warp_row = warp % 4 * 16;
-  me.q = descriptor(smem + ${at.q} + me.group * ${q_slot}, 0);
-//@ if q_slots == 2 then
-  me.q_flip = me.q ^ descriptor(smem + ${at.q + consumers * q_slot} + me.group * ${q_slot}, 0);
-//@ else
-  me.q_flip = 0;
-//@ end
   me.k = descriptor(smem + ${at.k}, 0);
   me.v = descriptor(smem + ${at.v}, ${v_panels.bytes});
-  me.tile = 0;
-  me.k_ring.slot = me.k_ring.parity = me.v_ring.slot = me.v_ring.parity = 0;
+  me.q_ring.slot = me.q_ring.parity = 0;
+  me.k_ring = me.v_ring = me.q_ring;
   me.c = a->scale_log2;
-  me.map_o = map_o;
   me.a = a;
 //@ if pingpong then
   /* Turns: named barrier 1 + group, armed by the group before. Group 0 arms itself once. */
@@ -237,10 +220,5 @@ DEV void consume(u32 smem, int warp, const TensorMap *map_o, const ForwardArgs *
   run_fast(&me);
   if (me.lane == 0) bar_arrive(fast_done(smem));
   bar_wait(fast_done(smem), 0);
-  if (lds_flag(any_failed(smem))) {
-    if (me.lane == 0) bulk_wait(0); /* what was stored must not overtake what replaces it */
-    sync_warp();
-    run_exact(&me);
-  }
-  if (me.lane == 0) bulk_wait(0);
+  if (lds_flag(any_failed(smem))) run_exact(&me);
 }

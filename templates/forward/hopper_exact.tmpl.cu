@@ -33,10 +33,8 @@ DEV void run_exact(Consumer *me) {
 #pragma unroll 1
   for (;;) {
     const Share x = take_tile(me);
-    const int slot = q_place(me);
     if (x.blocks == 0) {
-      free_q(me, slot);
-      next_place(me);
+      leave_q(me, x.slot);
       return;
     }
     state_clear(&st);
@@ -50,12 +48,10 @@ DEV void run_exact(Consumer *me) {
       inverse[r] = row_inverse(l, sees_keys(row_of(me, x) + 8 * r, me->a));
       lse[r] = row_lse(st.m[r], l, me->a->softmax_scale, shift);
     }
-    store_rows(me, o, inverse, x${o_staged and ", slot" or ""});
+    store_rows(me, o, inverse, x);
     store_lse(me, lse, x);
-//@ if o_staged then
-    if (me->lane == 0) bulk_wait_read(0);
+//@ if not o_staged then
+    leave_q(me, x.slot);
 //@ end
-    free_q(me, slot);
-    next_place(me);
   }
 }

@@ -76,7 +76,7 @@ DEV void finish_fast(const Consumer *me, const float *o, const FastState *st, Sh
   }
 #pragma unroll
   for (int i = 0; i < ${dv16 // 2}; i++) probe = fmaf(o[i], 0.0f, probe);
-  store_rows(me, o, inverse, x${o_staged and ", round & 1" or ""});
+  store_rows(me, o, inverse, x);
   store_lse(me, lse, x);
   if (any_sync(!(good && probe == 0.0f)) && me->lane == 0) {
     sts_flag(failed_tile(me->smem, round), 1);
@@ -105,16 +105,10 @@ DEV void run_fast(Consumer *me) {
     if (x.blocks == 0) break;
     free_k(me);
 //@ if not o_staged then
-    if (n == 0) free_q(me, q_place(me));
+    if (n == 0) leave_q(me, x.slot);
 //@ end
     first_step(me, s, &st, n, x);
     pack_and_sum(p, s, st.row.l, 0.0f);
-//@ if o_staged then
-    if (round >= 0) {
-      if (me->lane == 0) bulk_wait_read(0);
-      free_q(me, round & 1);
-    }
-//@ end
 #pragma unroll
     for (int i = 0; i < ${dv16 // 2}; i++) o[i] = 0.0f;
 //@ local known = wide_exponent and "x.full" or ("x.full - %d"):format(block_n - 1)
@@ -127,7 +121,7 @@ DEV void run_fast(Consumer *me) {
       touch_f32x${block_n // 2}(s);
       free_k(me);
 //@ if not o_staged then
-      if (n == 0) free_q(me, q_place(me));
+      if (n == 0) leave_q(me, x.slot);
 //@ end
       masked_step(me, s, &st, factor, n, row_of(me, x));
       wgmma_wait(0);
@@ -147,7 +141,7 @@ DEV void run_fast(Consumer *me) {
       touch_f32x${block_n // 2}(s);
       free_k(me);
 //@ if not o_staged then
-      if (n == 0) free_q(me, q_place(me));
+      if (n == 0) leave_q(me, x.slot);
 //@ end
       exponentials(s, st.bias, me->c);
       wgmma_wait(0);
@@ -161,8 +155,7 @@ DEV void run_fast(Consumer *me) {
       pack_and_sum(p, s, st.row.l, 0.0f);
 //@ end
     }
-    round = me->tile;
-    next_place(me);
+    round++;
     before = x;
     x = take_tile(me);
     if (x.blocks > 0) {
@@ -177,10 +170,5 @@ DEV void run_fast(Consumer *me) {
     touch_f32x${dv16 // 2}(o);
     touch_u32x${block_n // 4}(p);
   }
-//@ if o_staged then
-  if (me->lane == 0) bulk_wait_read(0);
-  free_q(me, me->tile - 1 & 1);
-//@ end
-  free_q(me, q_place(me));
-  next_place(me);
+  leave_q(me, x.slot);
 }

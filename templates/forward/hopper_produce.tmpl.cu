@@ -160,7 +160,7 @@ DEV void send_${t.name}(Producer *me, Tile x, int n) {
 
 //@ end
 /* Sends tiles as one stream, over their borders: the keys of a block, then the values of the block
-//@ if q_slots == 2 then
+//@ if o_staged then
  * before. The next tile's queries go out before the last values.
 //@ else
  * before. The next tile's queries go out when theirs is the place, after the last values.
@@ -179,12 +179,12 @@ DEV void send_tiles(Producer *me, int failed_only) {
       send_v(me, x, n + 1);
     }
     const Tile next = next_tile(&walk, me->smem, failed_only, me->a);
-//@ if q_slots == 2 then
+//@ if o_staged then
     send_tile(me, next);
 //@ end
     if (next.blocks > 0) send_k(me, next, next.blocks - 1);
     send_v(me, x, 0);
-//@ if q_slots == 1 then
+//@ if not o_staged then
     send_tile(me, next);
 //@ end
     x = next;
