@@ -4,6 +4,9 @@
  * and feeds queries, keys and values through mbarrier rings. Warpgroups 1 to ${consumers} are
  * consumers of 64 query rows each: the scores of the next key block are computed while the softmax
  * of the present one runs.
+//@ if o_staged then
+ * For each of them a thread of warpgroup 0 stores the output.
+//@ end
 //@ if pingpong then
  * The consumers take turns at the tensor cores.
 //@ end

@@ -1,18 +1,18 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 128 --causal --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 6f8d459db7bddc9c90a49e6359d75252499afaeaabf02f938358be0501462b8a
+// source id 90fc4b15e32415861c02230a2787aba8831bd6ac6be468386c7e9e5e1af8f36f
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
-// shared memory 197048 of 232448 bytes
+// shared memory 229912 of 232448 bytes
 //    offset     bytes  region
-//         0     65536  q
-//     65536     65536  k
-//    131072     65536  v
-//    196608       136  bars
-//    196752        32  info
-//    196784       260  failed
-//    197044         4  zero
+//         0     98304  q
+//     98304     65536  k
+//    163840     65536  v
+//    229376       216  bars
+//    229600        48  info
+//    229648       260  failed
+//    229908         4  zero
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -368,33 +368,37 @@ DEV float row_lse(float m, float l, float scale, float shift) {
 /* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
 
 DEV u32 k_full(u32 smem, int slot) {
-  return smem + 196608 + 8 * slot;
+  return smem + 229376 + 8 * slot;
 }
 DEV u32 k_empty(u32 smem, int slot) {
-  return smem + 196624 + 8 * slot;
+  return smem + 229392 + 8 * slot;
 }
 DEV u32 v_full(u32 smem, int slot) {
-  return smem + 196640 + 8 * slot;
+  return smem + 229408 + 8 * slot;
 }
 DEV u32 v_empty(u32 smem, int slot) {
-  return smem + 196656 + 8 * slot;
+  return smem + 229424 + 8 * slot;
 }
 DEV u32 q_full(u32 smem, int slot, int group) {
-  const u32 first = smem + 196672;
+  const u32 first = smem + 229440;
   return first + 8 * (slot * 2 + group);
 }
 DEV u32 q_empty(u32 smem, int slot, int group) {
-  const u32 first = smem + 196704;
+  const u32 first = smem + 229488;
+  return first + 8 * (slot * 2 + group);
+}
+DEV u32 o_full(u32 smem, int slot, int group) {
+  const u32 first = smem + 229536;
   return first + 8 * (slot * 2 + group);
 }
 DEV u32 fast_done(u32 smem) {
-  return smem + 196736;
+  return smem + 229584;
 }
 /* Flag of a round's tile; rounds past the last flag share it. */
 DEV u32 failed_tile(u32 smem, int round) {
-  return smem + 196784 + 4 * (round < 64 ? round : 63);
+  return smem + 229648 + 4 * (round < 64 ? round : 63);
 }
-DEV u32 any_failed(u32 smem) { return smem + 197040; }
+DEV u32 any_failed(u32 smem) { return smem + 229904; }
 
 /* A place in a ring. parity: of the phase that a reader waits for; a writer waits for the one
  * before. */
@@ -516,7 +520,7 @@ DEV void send_tile(Producer *me, Tile x) {
 #pragma unroll 1
   for (int w = 0; w < 2; w++)
     bar_wait(q_empty(me->smem, slot, w), me->ring.q.parity ^ 1);
-  const u32 info = me->smem + 196752 + 16 * slot;
+  const u32 info = me->smem + 229600 + 16 * slot;
   sts_i32(info, x.first);
   sts_i32(info + 4, x.head);
   sts_i32(info + 8, x.batch);
@@ -533,7 +537,7 @@ DEV void send_tile(Producer *me, Tile x) {
       tma_load(to + c * 8192, me->map_q, q_full(me->smem, slot, w), 64 * c,
                x.first + 64 * w, x.head, x.batch, 0x12F0000000000000ull);
   }
-  advance(&me->ring.q, 2);
+  advance(&me->ring.q, 3);
 }
 
 /* Keys of block n. Other blocks read them again: evict last. Without keys every row lies past
@@ -544,7 +548,7 @@ DEV void send_k(Producer *me, Tile x, int n) {
   const int head_k = x.head / me->a->group;
   bar_wait(k_empty(me->smem, ring->slot), ring->parity ^ 1);
   bar_expect(k_full(me->smem, ring->slot), 32768);
-  const u32 to = me->smem + 65536 + ring->slot * 32768;
+  const u32 to = me->smem + 98304 + ring->slot * 32768;
   for (int c = 0; c < 2; c++)
     tma_load(to + c * 16384, me->map_k, k_full(me->smem, ring->slot),
              64 * c, row, head_k, x.batch, 0x14F0000000000000ull);
@@ -559,7 +563,7 @@ DEV void send_v(Producer *me, Tile x, int n) {
   const int head_k = x.head / me->a->group;
   bar_wait(v_empty(me->smem, ring->slot), ring->parity ^ 1);
   bar_expect(v_full(me->smem, ring->slot), 32768);
-  const u32 to = me->smem + 131072 + ring->slot * 32768;
+  const u32 to = me->smem + 163840 + ring->slot * 32768;
   for (int c = 0; c < 2; c++)
     tma_load(to + c * 16384, me->map_v, v_full(me->smem, ring->slot),
              64 * c, row, head_k, x.batch, 0x14F0000000000000ull);
@@ -605,17 +609,15 @@ typedef struct {
   u32 smem;
   int group, lane, warp_row; /* warp_row: first of the warp's 16 rows within the warpgroup's 64 */
   u32 q, k, v;               /* descriptors: of the present queries, of the first slots */
-  u32 q_flip;                /* q ^ q_flip: the descriptor of the next queries */
-  int tile;                  /* tiles taken */
-  Ring k_ring, v_ring;
+  Ring q_ring, k_ring, v_ring;
   float c;                   /* softmax_scale log2(e) */
-  const TensorMap *map_o;
   const ForwardArgs *a;
 } Consumer;
 
 /* A consumer's share of a tile. Keys below full are seen by every row. */
 typedef struct {
   int first, head, batch, blocks, full;
+  int slot; /* of its queries */
 } Share;
 
 /* Low words of shared-memory matrix descriptors, 128-byte swizzle; address and panel stride in
@@ -626,12 +628,6 @@ DEV u32 descriptor(u32 address, u32 panel_stride) {
 }
 DEV u64 matrix(u32 descriptor) { return (u64)0x40000040u << 32 | descriptor; }
 
-DEV int q_place(const Consumer *me) { return me->tile & 1; }
-DEV void next_place(Consumer *me) {
-  me->tile++;
-  me->q ^= me->q_flip;
-}
-
 /* The first lane's number, which gives the place back later; the reduction tells the compiler
  * that it is the same in the whole warp, so that loops over it keep their state in uniform
  * registers. */
@@ -640,11 +636,13 @@ DEV int tile_fact(const Consumer *me, u32 at) {
 }
 
 /* Waits for the next tile and its queries. */
-DEV Share take_tile(const Consumer *me) {
-  const int slot = q_place(me);
-  bar_wait(q_full(me->smem, slot, me->group), me->tile / 2 & 1);
-  const u32 info = me->smem + 196752 + 16 * slot;
+DEV Share take_tile(Consumer *me) {
   Share x;
+  x.slot = me->q_ring.slot;
+  bar_wait(q_full(me->smem, x.slot, me->group), me->q_ring.parity);
+  advance(&me->q_ring, 3);
+  me->q = descriptor(me->smem + 0 + (x.slot * 2 + me->group) * 16384, 0);
+  const u32 info = me->smem + 229600 + 16 * x.slot;
   x.first = tile_fact(me, info) + 64 * me->group;
   x.head = tile_fact(me, info + 4);
   x.batch = tile_fact(me, info + 8);
@@ -695,8 +693,9 @@ DEV void free_v(Consumer *me) {
   if (me->lane == 0) bar_arrive(v_empty(me->smem, me->v_ring.slot));
   advance(&me->v_ring, 2);
 }
-DEV void free_q(const Consumer *me, int slot) {
-  if (me->lane == 0) bar_arrive(q_empty(me->smem, slot, me->group));
+/* The storer gives it back. */
+DEV void leave_q(const Consumer *me, int slot) {
+  if (me->lane == 0) bar_arrive(o_full(me->smem, slot, me->group));
 }
 
 /* Hides keys past the end and past the diagonal in block n. */
@@ -716,10 +715,9 @@ DEV void pack_probabilities(u32 *p, const float *s) {
 
 /* ---- output ---- */
 
-/* Rounds the warp's 16 rows into the place of its queries and sends them off by TMA, which
- * leaves out what lies past the tensor. */
-DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Share x, int slot) {
-  const u32 to = me->smem + 0 + (slot * 2 + me->group) * 16384;
+/* Rounds the warp's 16 rows into the place of its queries and leaves it to the storer. */
+DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Share x) {
+  const u32 to = me->smem + 0 + (x.slot * 2 + me->group) * 16384;
   const int row = me->warp_row + (me->lane & 15), half = me->lane >> 4;
 #pragma unroll
   for (int k = 0; k < 8; k++) {
@@ -733,13 +731,7 @@ DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Sh
   }
   fence_async();
   sync_warp();
-  if (me->lane == 0) {
-#pragma unroll
-    for (int c = 0; c < 2; c++)
-      tma_store(me->map_o, to + c * 8192 + me->warp_row * 128, 64 * c, x.first + me->warp_row,
-                x.head, x.batch);
-    bulk_commit();
-  }
+  leave_q(me, x.slot);
 }
 
 DEV void store_lse(const Consumer *me, const float *lse, Share x) {
@@ -820,7 +812,7 @@ DEV void finish_fast(const Consumer *me, const float *o, const FastState *st, Sh
   }
 #pragma unroll
   for (int i = 0; i < 64; i++) probe = fmaf(o[i], 0.0f, probe);
-  store_rows(me, o, inverse, x, round & 1);
+  store_rows(me, o, inverse, x);
   store_lse(me, lse, x);
   if (any_sync(!(good && probe == 0.0f)) && me->lane == 0) {
     sts_flag(failed_tile(me->smem, round), 1);
@@ -850,10 +842,6 @@ DEV void run_fast(Consumer *me) {
     free_k(me);
     first_step(me, s, &st, n, x);
     pack_and_sum(p, s, st.row.l, 0.0f);
-    if (round >= 0) {
-      if (me->lane == 0) bulk_wait_read(0);
-      free_q(me, round & 1);
-    }
 #pragma unroll
     for (int i = 0; i < 64; i++) o[i] = 0.0f;
     /* Until every row has its reference. */
@@ -887,10 +875,9 @@ DEV void run_fast(Consumer *me) {
       touch_f32x64(o);
       touch_u32x32(p);
       free_v(me);
-      pack_and_sum(p, s, st.row.l, lds_f32(me->smem + 197044));
+      pack_and_sum(p, s, st.row.l, lds_f32(me->smem + 229908));
     }
-    round = me->tile;
-    next_place(me);
+    round++;
     before = x;
     x = take_tile(me);
     if (x.blocks > 0) {
@@ -905,10 +892,7 @@ DEV void run_fast(Consumer *me) {
     touch_f32x64(o);
     touch_u32x32(p);
   }
-  if (me->lane == 0) bulk_wait_read(0);
-  free_q(me, me->tile - 1 & 1);
-  free_q(me, q_place(me));
-  next_place(me);
+  leave_q(me, x.slot);
 }
 /* ---- exact: the running maximum, tile by tile until the stream ends ---- */
 
@@ -945,10 +929,8 @@ DEV void run_exact(Consumer *me) {
 #pragma unroll 1
   for (;;) {
     const Share x = take_tile(me);
-    const int slot = q_place(me);
     if (x.blocks == 0) {
-      free_q(me, slot);
-      next_place(me);
+      leave_q(me, x.slot);
       return;
     }
     state_clear(&st);
@@ -962,40 +944,60 @@ DEV void run_exact(Consumer *me) {
       inverse[r] = row_inverse(l, sees_keys(row_of(me, x) + 8 * r, me->a));
       lse[r] = row_lse(st.m[r], l, me->a->softmax_scale, shift);
     }
-    store_rows(me, o, inverse, x, slot);
+    store_rows(me, o, inverse, x);
     store_lse(me, lse, x);
-    if (me->lane == 0) bulk_wait_read(0);
-    free_q(me, slot);
-    next_place(me);
   }
 }
 
-DEV void consume(u32 smem, int warp, const TensorMap *map_o, const ForwardArgs *a) {
+DEV void consume(u32 smem, int warp, const ForwardArgs *a) {
   Consumer me;
   me.smem = smem;
   me.group = warp / 4 - 1;
   me.lane = thread_index() & 31;
   me.warp_row = warp % 4 * 16;
-  me.q = descriptor(smem + 0 + me.group * 16384, 0);
-  me.q_flip = me.q ^ descriptor(smem + 32768 + me.group * 16384, 0);
-  me.k = descriptor(smem + 65536, 0);
-  me.v = descriptor(smem + 131072, 16384);
-  me.tile = 0;
-  me.k_ring.slot = me.k_ring.parity = me.v_ring.slot = me.v_ring.parity = 0;
+  me.k = descriptor(smem + 98304, 0);
+  me.v = descriptor(smem + 163840, 16384);
+  me.q_ring.slot = me.q_ring.parity = 0;
+  me.k_ring = me.v_ring = me.q_ring;
   me.c = a->scale_log2;
-  me.map_o = map_o;
   me.a = a;
   /* Turns: named barrier 1 + group, armed by the group before. Group 0 arms itself once. */
   if (me.group == 0) named_arrive(1, 256);
   run_fast(&me);
   if (me.lane == 0) bar_arrive(fast_done(smem));
   bar_wait(fast_done(smem), 0);
-  if (lds_flag(any_failed(smem))) {
-    if (me.lane == 0) bulk_wait(0); /* what was stored must not overtake what replaces it */
-    sync_warp();
-    run_exact(&me);
+  if (lds_flag(any_failed(smem))) run_exact(&me);
+}
+/* ---- storers: a thread for each consumer ---- */
+
+/* Sends off what the consumer has left where its queries were, by TMA, which leaves out what lies past
+ * the tensor, and gives the place back when it has been read. */
+DEV void store_tiles(u32 smem, int group, const TensorMap *map_o) {
+  Ring ring = {0, 0};
+#pragma unroll 1
+  for (int again = 0; again < 2; again++) {
+    int blocks;
+    do {
+      bar_wait(o_full(smem, ring.slot, group), ring.parity);
+      const u32 info = smem + 229600 + 16 * ring.slot;
+      const u32 from = smem + 0 + (ring.slot * 2 + group) * 16384;
+      const int first = lds_i32(info) + 64 * group, head = lds_i32(info + 4);
+      const int batch = lds_i32(info + 8);
+      blocks = lds_i32(info + 12);
+      if (blocks > 0) {
+#pragma unroll
+        for (int c = 0; c < 2; c++)
+          tma_store(map_o, from + c * 8192, 64 * c, first, head, batch);
+        bulk_commit();
+        bulk_wait_read(0);
+      }
+      bar_arrive(q_empty(smem, ring.slot, group));
+      advance(&ring, 3);
+    } while (blocks > 0);
+    bulk_wait(0); /* what was stored must not overtake what replaces it */
+    bar_wait(fast_done(smem), 0);
+    if (!lds_flag(any_failed(smem))) return;
   }
-  if (me.lane == 0) bulk_wait(0);
 }
 
 KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM TensorMap map_v,
@@ -1009,23 +1011,26 @@ KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Ten
       bar_init(k_empty(smem, i), 8); /* one arrival a warp */
       bar_init(v_empty(smem, i), 8);
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
       for (int w = 0; w < 2; w++) {
         bar_init(q_full(smem, i, w), 1);
-        bar_init(q_empty(smem, i, w), 4);
+        bar_init(q_empty(smem, i, w), 1);
+        bar_init(o_full(smem, i, w), 4);
       }
     }
     bar_init(fast_done(smem), 8);
-    for (int i = 0; i <= 64; i++) sts_flag(smem + 196784 + 4 * i, 0);
-    sts_f32(smem + 197044, 0.0f);
+    for (int i = 0; i <= 64; i++) sts_flag(smem + 229648 + 4 * i, 0);
+    sts_f32(smem + 229908, 0.0f);
     fence_bar_init();
   }
   sync_threads();
   if (warp < 4) {
     reg_dec(40);
     if (thread_index() == 0) produce(smem, &map_q, &map_k, &map_v, &a);
+    if (thread_index() % 32 == 0 && warp >= 1 && warp <= 2)
+      store_tiles(smem, warp - 1, &map_o);
   } else {
     reg_inc(232);
-    consume(smem, warp, &map_o, &a);
+    consume(smem, warp, &a);
   }
 }

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 192 --head-dim-v 128 --block-m 128 --block-n 112 --num-stages 2 --num-warps 12 --plain
-// source id f3f02d99f916e787b93e1bf029d70901afc356c7adac0a5c4241a47e2c86175c
+// source id b74203365b715e26c27b4136fcc5cc8fe629d6407c679d3eb8390fee7730e54b
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=192 head_dim_v=128 mask=none
 // tile block_m=128 block_n=112 num_stages=2 num_warps=12
@@ -37,9 +37,6 @@ DEV i64 num_blocks(void) {
 }
 DEV void sync_threads(void) {
   __syncthreads();
-}
-DEV void sync_warp(void) {
-  __syncwarp();
 }
 DEV void named_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory");
@@ -145,7 +142,6 @@ DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int col, int row, int h
                "l"(policy)
                : "memory");
 }
-#define bulk_wait(pending) asm volatile("cp.async.bulk.wait_group " #pending ";" ::: "memory")
 #define reg_dec(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(count))
 #define reg_inc(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(count))
 DEV void wgmma_fence(void) {
@@ -564,17 +560,15 @@ typedef struct {
   u32 smem;
   int group, lane, warp_row; /* warp_row: first of the warp's 16 rows within the warpgroup's 64 */
   u32 q, k, v;               /* descriptors: of the present queries, of the first slots */
-  u32 q_flip;                /* q ^ q_flip: the descriptor of the next queries */
-  int tile;                  /* tiles taken */
-  Ring k_ring, v_ring;
+  Ring q_ring, k_ring, v_ring;
   float c;                   /* softmax_scale log2(e) */
-  const TensorMap *map_o;
   const ForwardArgs *a;
 } Consumer;
 
 /* A consumer's share of a tile. Keys below full are seen by every row. */
 typedef struct {
   int first, head, batch, blocks, full;
+  int slot; /* of its queries */
 } Share;
 
 /* Low words of shared-memory matrix descriptors, 128-byte swizzle; address and panel stride in
@@ -585,12 +579,6 @@ DEV u32 descriptor(u32 address, u32 panel_stride) {
 }
 DEV u64 matrix(u32 descriptor) { return (u64)0x40000040u << 32 | descriptor; }
 
-DEV int q_place(const Consumer *me) { return me->tile & 0; }
-DEV void next_place(Consumer *me) {
-  me->tile++;
-  me->q ^= me->q_flip;
-}
-
 /* The first lane's number, which gives the place back later; the reduction tells the compiler
  * that it is the same in the whole warp, so that loops over it keep their state in uniform
  * registers. */
@@ -599,11 +587,13 @@ DEV int tile_fact(const Consumer *me, u32 at) {
 }
 
 /* Waits for the next tile and its queries. */
-DEV Share take_tile(const Consumer *me) {
-  const int slot = q_place(me);
-  bar_wait(q_full(me->smem, slot, me->group), me->tile / 1 & 1);
-  const u32 info = me->smem + 192624 + 16 * slot;
+DEV Share take_tile(Consumer *me) {
   Share x;
+  x.slot = me->q_ring.slot;
+  bar_wait(q_full(me->smem, x.slot, me->group), me->q_ring.parity);
+  advance(&me->q_ring, 1);
+  me->q = descriptor(me->smem + 0 + (x.slot * 2 + me->group) * 24576, 0);
+  const u32 info = me->smem + 192624 + 16 * x.slot;
   x.first = tile_fact(me, info) + 64 * me->group;
   x.head = tile_fact(me, info + 4);
   x.batch = tile_fact(me, info + 8);
@@ -653,7 +643,7 @@ DEV void free_v(Consumer *me) {
   if (me->lane == 0) bar_arrive(v_empty(me->smem, me->v_ring.slot));
   advance(&me->v_ring, 2);
 }
-DEV void free_q(const Consumer *me, int slot) {
+DEV void leave_q(const Consumer *me, int slot) {
   if (me->lane == 0) bar_arrive(q_empty(me->smem, slot, me->group));
 }
 
@@ -819,7 +809,7 @@ DEV void run_fast(Consumer *me) {
     }
     if (x.blocks == 0) break;
     free_k(me);
-    if (n == 0) free_q(me, q_place(me));
+    if (n == 0) leave_q(me, x.slot);
     first_step(me, s, &st, n, x);
     pack_and_sum(p, s, st.row.l, 0.0f);
 #pragma unroll
@@ -832,7 +822,7 @@ DEV void run_fast(Consumer *me) {
       wgmma_wait(1);
       touch_f32x56(s);
       free_k(me);
-      if (n == 0) free_q(me, q_place(me));
+      if (n == 0) leave_q(me, x.slot);
       masked_step(me, s, &st, factor, n, row_of(me, x));
       wgmma_wait(0);
       touch_f32x64(o);
@@ -850,7 +840,7 @@ DEV void run_fast(Consumer *me) {
       wgmma_wait(1);
       touch_f32x56(s);
       free_k(me);
-      if (n == 0) free_q(me, q_place(me));
+      if (n == 0) leave_q(me, x.slot);
       exponentials(s, st.bias, me->c);
       wgmma_wait(0);
       touch_f32x56(s);
@@ -859,8 +849,7 @@ DEV void run_fast(Consumer *me) {
       free_v(me);
       pack_and_sum(p, s, st.row.l, lds_f32(me->smem + 192900));
     }
-    round = me->tile;
-    next_place(me);
+    round++;
     before = x;
     x = take_tile(me);
     if (x.blocks > 0) {
@@ -875,8 +864,7 @@ DEV void run_fast(Consumer *me) {
     touch_f32x64(o);
     touch_u32x28(p);
   }
-  free_q(me, q_place(me));
-  next_place(me);
+  leave_q(me, x.slot);
 }
 /* ---- exact: the running maximum, tile by tile until the stream ends ---- */
 
@@ -913,10 +901,8 @@ DEV void run_exact(Consumer *me) {
 #pragma unroll 1
   for (;;) {
     const Share x = take_tile(me);
-    const int slot = q_place(me);
     if (x.blocks == 0) {
-      free_q(me, slot);
-      next_place(me);
+      leave_q(me, x.slot);
       return;
     }
     state_clear(&st);
@@ -932,37 +918,28 @@ DEV void run_exact(Consumer *me) {
     }
     store_rows(me, o, inverse, x);
     store_lse(me, lse, x);
-    free_q(me, slot);
-    next_place(me);
+    leave_q(me, x.slot);
   }
 }
 
-DEV void consume(u32 smem, int warp, const TensorMap *map_o, const ForwardArgs *a) {
+DEV void consume(u32 smem, int warp, const ForwardArgs *a) {
   Consumer me;
   me.smem = smem;
   me.group = warp / 4 - 1;
   me.lane = thread_index() & 31;
   me.warp_row = warp % 4 * 16;
-  me.q = descriptor(smem + 0 + me.group * 24576, 0);
-  me.q_flip = 0;
   me.k = descriptor(smem + 49152, 0);
   me.v = descriptor(smem + 135168, 14336);
-  me.tile = 0;
-  me.k_ring.slot = me.k_ring.parity = me.v_ring.slot = me.v_ring.parity = 0;
+  me.q_ring.slot = me.q_ring.parity = 0;
+  me.k_ring = me.v_ring = me.q_ring;
   me.c = a->scale_log2;
-  me.map_o = map_o;
   me.a = a;
   /* Turns: named barrier 1 + group, armed by the group before. Group 0 arms itself once. */
   if (me.group == 0) named_arrive(1, 256);
   run_fast(&me);
   if (me.lane == 0) bar_arrive(fast_done(smem));
   bar_wait(fast_done(smem), 0);
-  if (lds_flag(any_failed(smem))) {
-    if (me.lane == 0) bulk_wait(0); /* what was stored must not overtake what replaces it */
-    sync_warp();
-    run_exact(&me);
-  }
-  if (me.lane == 0) bulk_wait(0);
+  if (lds_flag(any_failed(smem))) run_exact(&me);
 }
 
 KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM TensorMap map_v,
@@ -993,6 +970,6 @@ KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Ten
     if (thread_index() == 0) produce(smem, &map_q, &map_k, &map_v, &a);
   } else {
     reg_inc(232);
-    consume(smem, warp, &map_o, &a);
+    consume(smem, warp, &a);
   }
 }

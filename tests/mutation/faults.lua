@@ -8,6 +8,7 @@ local SILENT, VALUES = "SILENT", "is outside its tolerance"
 
 local hopper, consume = "forward/hopper.tmpl.cu", "forward/hopper_consume.tmpl.cu"
 local produce, fast = "forward/hopper_produce.tmpl.cu", "forward/hopper_fast.tmpl.cu"
+local store = "forward/hopper_store.tmpl.cu"
 local exact, ampere = "forward/hopper_exact.tmpl.cu", "forward/ampere.tmpl.cu"
 
 local faults = { SILENT = SILENT }
@@ -28,7 +29,7 @@ end
 
 local K_FULL = "  bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);\n"
 local V_FULL = "  bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);\n"
-local Q_FULL = "  bar_wait(q_full(me->smem, slot, me->group), me->tile / ${q_slots} & 1);\n"
+local Q_FULL = "  bar_wait(q_full(me->smem, x.slot, me->group), me->q_ring.parity);\n"
 local EMPTY = "bar_wait(${t.name}_empty(me->smem, ring->slot), ring->parity ^ 1);"
 
 fault("K full wait dropped", "hopper-2", "is not ordered after", edit(consume, K_FULL, ""))
@@ -36,7 +37,7 @@ fault("V full wait dropped", "hopper-2", "is not ordered after", edit(consume, V
 fault("Q full wait dropped", "hopper-2", "is not ordered after", edit(consume, Q_FULL, ""))
 fault("K empty wait dropped", "hopper-2", "has no arrivals left", only("k", EMPTY, ""))
 fault("V empty wait dropped", "hopper-2", "may still read", only("v", EMPTY, ""))
-fault("Q empty wait dropped", "hopper-2", "has no arrivals left",
+fault("Q empty wait dropped", "hopper-2", "may still read",
   edit(produce, "bar_wait(q_empty(me->smem, slot, w), me->ring.q.parity ^ 1);", "continue;"))
 fault("producer parity starts at 0", "hopper-2", "deadlock",
   edit(produce, EMPTY, (EMPTY:gsub(" ^ 1", ""))))
@@ -160,10 +161,12 @@ fault("wrong key head", "hopper-2", VALUES,
 
 -- ---- places, staging, registers ----
 
+local STORED = "    bulk_wait(0); /* what was stored must not overtake what replaces it */\n"
+
 fault("Q released before the scores are done", "hopper-1", "may still read",
   edit(fast, "      wgmma_wait(1);\n",
-    "      if (n == 0) free_q(me, q_place(me));\n      wgmma_wait(1);\n", 2),
-  edit(fast, "      if (n == 0) free_q(me, q_place(me));\n//@ end\n      exponentials",
+    "      if (n == 0) leave_q(me, x.slot);\n      wgmma_wait(1);\n", 2),
+  edit(fast, "      if (n == 0) leave_q(me, x.slot);\n//@ end\n      exponentials",
     "//@ end\n      exponentials"))
 fault("missing proxy fence before the store", "hopper-2", "has no fence.proxy.async",
   edit(consume, "  fence_async();\n", ""))
@@ -176,29 +179,30 @@ fault("missing sync_warp before the store", "hopper-2", "is not ordered after",
 fault("proxy fence by lane 0 alone", "hopper-2", "has no fence.proxy.async",
   edit(consume, "  fence_async();\n", "  if (me->lane == 0) fence_async();\n"))
 fault("place returned before the store has read it", "hopper-2", "may still read",
-  edit(fast, "    if (me->lane == 0) bulk_wait_read(0);\n", ""))
-fault("place returned before the store has read it, exact", "hopper-2", "may still read",
-  edit(exact, "    if (me->lane == 0) bulk_wait_read(0);\n", ""))
+  edit(store, "        bulk_wait_read(0);\n", ""))
 fault("no wait for the last store", "hopper-2", "bulk_wait_read is missing",
-  edit(fast, "//@ if o_staged then\n  if (me->lane == 0) bulk_wait_read(0);\n",
-    "//@ if o_staged then\n"),
-  edit(consume, "  if (me.lane == 0) bulk_wait(0);\n}", "}"))
-fault("a store overtakes the one that replaces it", "hopper-2",
-  "(no bulk_wait, or no release behind it)",
-  edit(consume, "    if (me.lane == 0) bulk_wait(0); /* what was stored must not overtake what "
-    .. "replaces it */\n", ""))
-fault("store not committed", "hopper-2", "may still read",
-  edit(consume, "    bulk_commit();\n", ""))
-fault("tile facts written before their place is free", "hopper-2", "is not ordered after",
+  edit(store, "        bulk_wait_read(0);\n", ""),
+  edit(store, STORED, ""))
+fault("a store overtakes the one that replaces it", "hopper-2", "is not ordered after",
+  edit(store, STORED, ""))
+fault("store not committed", "hopper-2", "bulk stores that are not committed",
+  edit(store, "        bulk_commit();\n", ""))
+fault("output stored before it is there", "hopper-2", "is not ordered after",
+  edit(store, "      bar_wait(o_full(smem, ring.slot, group), ring.parity);\n", ""))
+fault("one warp is enough for the storer", "hopper-2", "the wait can hang",
+  edit(hopper, "bar_init(o_full(smem, i, w), 4);", "bar_init(o_full(smem, i, w), 1);"))
+fault("tile facts written before their place is free", "hopper-2", "may still read",
   edit(produce, "  for (int w = 0; w < ${consumers}; w++)\n    bar_wait(q_empty",
     "  sts_i32(me->smem + ${at.info} + 16 * slot, x.first);\n"
     .. "  for (int w = 0; w < ${consumers}; w++)\n    bar_wait(q_empty"))
-fault("one place for tile facts", "hopper-2", "is not ordered after",
+fault("one place for tile facts", "hopper-2", "may still read",
   edit(produce, "${at.info} + 16 * slot", "${at.info} + 0 * slot"),
-  edit(consume, "${at.info} + 16 * slot", "${at.info} + 0 * slot"))
-fault("one place for tile facts, three warpgroups", "hopper-2-three", "is not ordered after",
+  edit(consume, "${at.info} + 16 * x.slot", "${at.info} + 0 * x.slot"),
+  edit(store, "${at.info} + 16 * ring.slot", "${at.info} + 0 * ring.slot"))
+fault("one place for tile facts, three warpgroups", "hopper-2-three", "may still read",
   edit(produce, "${at.info} + 16 * slot", "${at.info} + 0 * slot"),
-  edit(consume, "${at.info} + 16 * slot", "${at.info} + 0 * slot"))
+  edit(consume, "${at.info} + 16 * x.slot", "${at.info} + 0 * x.slot"),
+  edit(store, "${at.info} + 16 * ring.slot", "${at.info} + 0 * ring.slot"))
 fault("TMA writes one stage too far", "hopper-2", "that nothing has written",
   only("v", "  const u32 to = me->smem + ${at[t.name]} + ring->slot * ${t.panels.total};",
     "  const u32 to = me->smem + ${at[t.name]} + (ring->slot + 1) * ${t.panels.total};"))
