@@ -1,6 +1,7 @@
 /* TMA: boxes of a tensor to shared memory and back, or added to the tensor. What lies outside the
- * tensor is zeros to a load, which count on the mbarrier all the same, and dropped by a store. How
- * boxes land: transfer.c. */
+ * tensor is zeros to a load, which count on the mbarrier all the same, and dropped by a store; but
+ * a store's rows end on 16 bytes, behind the tensor's where those do not. How boxes land:
+ * transfer.c. */
 #include "runtime/emulator/machine.h"
 
 #include <string.h>
@@ -42,6 +43,7 @@ char *kiln__box_row(const emu_transfer *t, u32 row, u32 *first, u32 *end) {
   if (!at || low >= high) return NULL;
   *first = (u32)low * t->map.element;
   *end = (u32)high * t->map.element;
+  if (t->store) *end = (*end + EMU_CHUNK - 1) / EMU_CHUNK * EMU_CHUNK;
   return at + (start + low) * t->map.element;
 }
 
@@ -59,12 +61,15 @@ static u64 extent(const TensorMap *map) {
   return bytes;
 }
 
-/* The whole tensor lies in one allocation; where its strides wrap, each row of the box does. */
+/* The whole tensor lies in one allocation; where its strides wrap, each row of the box does, as
+ * does what a store writes behind its rows. */
 static const emu_allocation *check_tensor(const emu_machine *machine, const emu_transfer *t) {
   const emu_allocation *in = NULL;
-  const u64 bytes = extent(&t->map);
+  const TensorMap *map = &t->map;
+  const u64 bytes = extent(map);
   if (bytes < HUGE_EXTENT)
-    return kiln__global_check(machine, t->map.address, bytes, EMU_CHUNK, t->site);
+    in = kiln__global_check(machine, map->address, bytes, EMU_CHUNK, t->site);
+  if (in && !(t->store && map->dims[0] * map->element % EMU_CHUNK)) return in;
   for (u32 row = 0; row < t->rows; row++) {
     u32 first = 0, end = 0;
     const char *at = kiln__box_row(t, row, &first, &end);
@@ -81,23 +86,32 @@ static void check_map(const TensorMap *map, const char *site) {
   if (map->magic != EMU_MAP_MAGIC) kiln__emu_fault("%s: this is no tensor map", site);
 }
 
-/* A column off 16 bytes is an illegal instruction on the hardware. */
+/* An illegal instruction on the hardware: a column off 16 bytes, a store's corner below zero. */
+static void check_corner(const TensorMap *map, const int *corner, int is_store, const char *site) {
+  if (corner[0] % (int)(EMU_CHUNK / map->element))
+    kiln__emu_fault("%s: the box begins at column %d, which is no multiple of 16 bytes", site,
+                    corner[0]);
+  for (int d = 0; is_store && d < map->rank; d++)
+    if (corner[d] < 0)
+      kiln__emu_fault("%s: the box begins at %d in dimension %d; only a load may begin below 0",
+                      site, corner[d], d);
+}
+
 static emu_transfer box(const emu_thread *thread, const TensorMap *map, int rank, u32 at,
-                        const int *coordinates, const char *site) {
+                        const int *corner, int is_store, const char *site) {
   check_map(map, site);
   if (map->rank != rank)
     kiln__emu_fault("%s: the tensor map has rank %u", site, (unsigned)map->rank);
-  emu_transfer t = {.at = at,
+  emu_transfer t = {.store = is_store,
+                    .at = at,
                     .width = row_bytes(map),
                     .is_box = 1,
                     .map = *map,
                     .dtype = map->dtype,
                     .rows = box_rows(map),
                     .site = site};
-  memcpy(t.coordinates, coordinates, sizeof t.coordinates);
-  if (coordinates[0] % (int)(EMU_CHUNK / map->element))
-    kiln__emu_fault("%s: the box begins at column %d, which is no multiple of 16 bytes", site,
-                    coordinates[0]);
+  memcpy(t.coordinates, corner, sizeof t.coordinates);
+  check_corner(map, corner, is_store, site);
   t.in = check_tensor(thread->machine, &t);
   const u32 period = map->swizzle ? 8 * map->swizzle : DESTINATION;
   kiln__shared_check(thread->block, at, t.width * t.rows, period, site);
@@ -116,7 +130,7 @@ void kiln__emu_tma_load_tile(int rank, u32 to, const TensorMap *map, u32 bar, in
   if (!blocks || blocks >> machine->num_blocks)
     kiln__emu_fault("%s: mask 0x%x names blocks outside a cluster of %u", site, (u32)blocks,
                     machine->num_blocks);
-  const emu_transfer t = box(thread, map, rank, to, (const int[]){c0, c1, c2, c3, c4}, site);
+  const emu_transfer t = box(thread, map, rank, to, (const int[]){c0, c1, c2, c3, c4}, 0, site);
   for (u32 b = 0; b < machine->num_blocks; b++)
     if (blocks >> b & 1) kiln__transfer_load(thread, &machine->blocks[b], &t, bar);
 }
@@ -134,7 +148,7 @@ void kiln__emu_tma_load_multicast(u32 to, const TensorMap *map, u32 bar, int col
 void kiln__emu_tma_store_tile(int rank, int add, const TensorMap *map, u32 from, int c0, int c1,
                               int c2, int c3, int c4, const char *site) {
   emu_thread *thread = kiln__emu_enter(site);
-  emu_transfer t = box(thread, map, rank, from, (const int[]){c0, c1, c2, c3, c4}, site);
+  emu_transfer t = box(thread, map, rank, from, (const int[]){c0, c1, c2, c3, c4}, 1, site);
   t.add = add;
   if (add && map->element == 1) kiln__emu_fault("%s: 8-bit numbers cannot be added", site);
   kiln__transfer_store(thread, &t);

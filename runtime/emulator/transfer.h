@@ -19,7 +19,8 @@ void kiln__transfer_load(emu_thread *thread, emu_block *block, const emu_transfe
 void kiln__transfer_store(emu_thread *thread, const emu_transfer *model);
 
 /* What a row of a box is in its tensor: the bytes [first, end) of the row lie there, from the
- * address on that is returned; NULL where none do. Implemented by tma.c. */
+ * address on that is returned; NULL where none do. A store's `end` is a multiple of 16 bytes, past
+ * the end of a tensor whose rows are none. Implemented by tma.c. */
 char *kiln__box_row(const emu_transfer *t, u32 row, u32 *first, u32 *end);
 
 /* to[i] += from[i], as a reduction of the memory system does it. Implemented by sum.c. */

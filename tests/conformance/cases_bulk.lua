@@ -67,6 +67,10 @@ local bytes_2d = { dims = { 160, 40 }, strides = { 160 }, box = { 128, 16 }, swi
                    dtype = "e4m3", size = 6400,
                    corners = { { 0, 0 }, { 16, 5 }, { 144, 39 }, { 112, 30 } } }
 
+-- Rows that end off 16 bytes: a store goes on to the next multiple, behind the tensor's row.
+local odd_rows = { dims = { 68, 12 }, strides = { 144 }, box = { 32, 8 }, swizzle = 64,
+                   dtype = "bf16", size = 1728, corners = { { 0, 0 }, { 40, 2 }, { 64, 9 } } }
+
 local function map_of(t, space, offset)
   return { space = space, offset = offset, dims = t.dims, strides = t.strides, box = t.box,
            swizzle = t.swizzle, dtype = t.dtype }
@@ -84,11 +88,12 @@ local function load_case(add, name, t, corners)
         maps = { map_of(t, "in", tensor) }, shows = { ("tma_load_%dd"):format(rank) } }
 end
 
-local function store_case(add, name, t, corners, is_sum)
+-- `content`: what is stored, or random numbers.
+local function store_case(add, name, t, corners, is_sum, content)
   local rank, bytes = #t.dims, box_bytes(t)
   local count = (is_sum and 1 or #corners) * bytes // BYTES[t.dtype]
   local random = inputs.random(40 + rank)
-  local content = is_sum and integers(random, t.dtype, count, 7)
+  content = content or is_sum and integers(random, t.dtype, count, 7)
     or inputs.words(random, count * BYTES[t.dtype] // 4)
   local store = is_sum and "tma_add" or "tma_store"
   add { name = name, kernel = "tile_store", threads = 32, arch = "sm_90a", shared = 16384,
@@ -121,12 +126,14 @@ local function boxes(add)
   end
   load_case(add, "tile_load_bytes", bytes_2d, bytes_2d.corners)
   store_case(add, "tile_store_bytes", bytes_2d, bytes_2d.corners, false)
+  load_case(add, "tile_load_odd_rows", odd_rows, odd_rows.corners)
+  store_case(add, "tile_store_odd_rows", odd_rows, odd_rows.corners, false)
+  store_case(add, "tile_add_odd_rows", odd_rows, odd_rows.corners, true)
   -- corners below zero and boxes outside altogether, as in cases.lua
   local below, outside = { { -32, -5, 0 }, { 0, -8, 5 }, { 8, 0, -1 } }, { { 72, 0, 0 },
                                                                           { 0, 20, 0 },
                                                                           { 0, 0, 6 } }
   load_case(add, "tile_load_below", tensors[3], below)
-  store_case(add, "tile_add_below", tensors[3], below, true)
   load_case(add, "tile_load_outside", tensors[3], outside)
   store_case(add, "tile_add_outside", tensors[3], outside, true)
 end
@@ -161,6 +168,12 @@ local edges = {
   bf16 = { { 0x0001, 0x0040, 0x8080, 0x3f80, 0x3f81, 0x7f7f, 0x7f80, 0x0080 },
            { 0x0001, 0x0040, 0x0081, 0x3b80, 0x3b80, 0x7b80, 0x3f80, 0x807f } },
 }
+
+local function box_edges_case(add)
+  local t = { dims = { 16 }, strides = {}, box = { 16 }, swizzle = 0, dtype = "fp32", size = 64 }
+  store_case(add, "tile_add_edges_fp32", t, { { 0 }, { 0 } }, true,
+             inputs.bits(edges.fp32[1]) .. inputs.bits(edges.fp32[2]))
+end
 
 local function rows(add)
   add { name = "bulk", kernel = "bulk", threads = 32, arch = "sm_90a", output = 2064,
@@ -233,6 +246,7 @@ end
 return function(add)
   boxes(add)
   ragged_case(add)
+  box_edges_case(add)
   rows(add)
   products(add)
 end

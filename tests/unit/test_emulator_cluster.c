@@ -1,6 +1,6 @@
 /* Clusters of two: each block loads half of every tile into both, by multicast, and gives a place
- * back to both producers. The emulator must say nothing about that, and name each of the mistakes
- * that only a cluster allows, under every schedule. */
+ * back to both producers; blocks copy to each other. The emulator must say nothing about that, and
+ * name each of the mistakes that only a cluster allows, under every schedule. */
 #include "emulated.h"
 #include "suites.h"
 
@@ -129,12 +129,85 @@ START_TEST(faults_of_clusters_are_named) {
 }
 END_TEST
 
+/* ---- bytes copied to another block ---- */
+
+static const char peer_text[] =
+    EMULATED_ARGS "KERNEL void test_kernel(PARAM Args a) {\n"
+                  "  const u32 t = (u32)thread_index(), rank = cluster_rank(), s = shared_base();\n"
+                  "  const u32 bar = s + 2048;\n"
+                  "  u32 x[4] = {rank, t, 7, 9};\n"
+                  "  if (t == 0) {\n"
+                  "    bar_init(bar, 1);\n"
+                  "    fence_bar_init();\n"
+                  "  }\n"
+                  "  sts_u32x4(s + 16 * t, x);\n"
+                  "  fence_async();\n"
+                  "  cluster_sync(); /* filled */\n"
+                  "  if (t == 0) {\n"
+                  "    bar_expect(bar, 512);\n"
+                  "    bulk_copy_peer(s + 512, s, 512, bar, rank ^ 1);\n"
+                  "  }\n"
+                  "  bar_wait(bar, 0);\n"
+                  "  lds_u32x4(x, s + 512 + 16 * t);\n"
+                  "  stg_u32x4((char *)a.out + 512 * block_index() + 16 * t, x);\n"
+                  "  cluster_sync(); /* both have come */\n"
+                  "  sts_u32x4(s + 16 * t, x);\n"
+                  "}\n";
+
+static void prepare_peer(emulated *e, int schedule) {
+  emulated_create(e, schedules[schedule].name, schedules[schedule].seed, 32);
+  e->args.out = emulated_alloc(e, 4 * 512);
+  e->blocks = 4;
+  e->shape.cluster = 2;
+}
+
+START_TEST(blocks_copy_to_each_other) {
+  emulated e;
+  uint32_t out[4][32][4];
+  prepare_peer(&e, _i);
+  emulated_compile(&e, peer_text);
+  emulated_run(&e);
+  emulated_download(&e, out, e.args.out, sizeof out);
+  for (uint32_t b = 0; b < 4; b++)
+    for (uint32_t t = 0; t < 32; t++)
+      ck_assert(out[b][t][0] == (b ^ 1) % 2 && out[b][t][1] == t && out[b][t][3] == 9);
+  emulated_destroy(&e);
+}
+END_TEST
+
+static const fault peer_faults[] = {
+    {"  bar_wait(bar, 0);\n", "", "that nothing has written", NULL, NULL},
+    {"bar, rank ^ 1)", "bar, 2)", "block 2 of a cluster of 2", NULL, NULL},
+    {"bulk_copy_peer(s + 512, s, 512", "bulk_copy_peer(s + 512, s + 8, 512",
+     "is not a multiple of 16", NULL, NULL},
+    {"  cluster_sync(); /* filled */\n", "  sync_warp();\n", "mbarrier", NULL, NULL},
+    {"  cluster_sync(); /* both have come */\n", "",
+     "that /kiln/test:15: bulk_copy_peer(s + 512, s, 512, bar, rank ^ 1) by block", NULL, NULL},
+    {"  fence_async();\n", "", "has no fence.proxy.async behind it", NULL, NULL},
+};
+
+enum { NUM_PEER = sizeof peer_faults / sizeof *peer_faults };
+
+START_TEST(faults_of_copies_to_others_are_named) {
+  emulated e;
+  const int schedule = _i / NUM_PEER;
+  const fault *f = &peer_faults[_i % NUM_PEER];
+  char *text = emulated_edit(peer_text, f->old, f->new_text);
+  prepare_peer(&e, schedule);
+  emulated_must_fault(&e, text, schedule == 0 ? f->expected : "emulator stopped");
+  emulated_destroy(&e);
+  free(text);
+}
+END_TEST
+
 Suite *suite_emulator_cluster(void) {
   Suite *suite = suite_create("emulator_cluster");
   TCase *tests = tcase_create("clusters");
   tcase_set_timeout(tests, 60);
   tcase_add_loop_test(tests, both_blocks_get_every_tile, 0, NUM_SCHEDULES);
   tcase_add_loop_test(tests, faults_of_clusters_are_named, 0, NUM_FAULTS * FAULT_SCHEDULES);
+  tcase_add_loop_test(tests, blocks_copy_to_each_other, 0, NUM_SCHEDULES);
+  tcase_add_loop_test(tests, faults_of_copies_to_others_are_named, 0, NUM_PEER * FAULT_SCHEDULES);
   suite_add_tcase(suite, tests);
   return suite;
 }

@@ -1,5 +1,5 @@
-/* Bulk copies on the emulator: boxes of every rank and element, bytes in a row, sums, copies to
- * another block; against plain C, under every schedule, and the faults that they allow. */
+/* Bulk copies on the emulator: boxes of every rank and element, bytes in a row, sums; against plain
+ * C, under every schedule, and the faults that they allow. */
 #include "emulated.h"
 #include "number.h"
 #include "suites.h"
@@ -187,15 +187,18 @@ static float value(const tensor *t, const uint8_t *at) {
   return t->map.dtype == KILN_DTYPE_FP16 ? kiln__fp16_decode(half) : kiln__bf16_decode(half);
 }
 
-/* What the tensor must hold after the box was stored or added; `wanted` begins as what it held. */
+/* What the tensor must hold after the box was stored or added; `wanted` begins as what it held.
+ * Stored rows end on 16 bytes, behind the tensor's where those do not. */
 static void check_stored(const tensor *t, const int *corner, int is_sum, const uint8_t *box,
                          const uint8_t *before, const uint8_t *after) {
   static uint8_t wanted[SPACE];
+  tensor padded = *t;
+  while (padded.map.dims[0] * (uint64_t)t->element % 16) padded.map.dims[0]++;
   memcpy(wanted, before, SPACE);
   for (int i = 0; i < box_elements(t); i++) {
     int shared;
     int64_t global;
-    if (!place(t, corner, i, &shared, &global)) continue;
+    if (!place(&padded, corner, i, &shared, &global)) continue;
     if (is_sum)
       ck_assert(value(t, after + global) == value(t, before + global) + value(t, box + shared));
     memcpy(wanted + global, is_sum ? after + global : box + shared, (size_t)t->element);
@@ -214,6 +217,7 @@ START_TEST(boxes_of_every_rank_are_stored_and_added) {
     emulated e;
     char text[2048], where[64];
     coordinates(t, t->corners[c], where, sizeof where);
+    if (strchr(where, '-')) continue; /* below zero: refused, as boxes_that_no_map_allows */
     snprintf(text, sizeof text, tile_store_text, is_sum ? "add" : "store", (int)t->map.rank, where);
     start(&e, _i % NUM_SCHEDULES, 32, text);
     kiln__tensor_map map = t->map;
@@ -413,82 +417,11 @@ START_TEST(sums_of_16_bits_are_rounded_once) {
 }
 END_TEST
 
-START_TEST(sums_of_32_bits_flush_subnormals) {
-  const float x[4] = {0x1p-127f, 0x1.8p-126f, -0x1p-126f, 3.0f};
+START_TEST(sums_of_32_bits_keep_subnormals) {
+  const float x[4] = {0x1p-127f, 0x1.8p-126f, -0x1p-126f, 0x1p-130f};
   float y[4] = {0x1p-127f, -0x1p-126f, 0x1p-126f, 0x1p-130f};
   run_sum(_i, "fp32", x, y, sizeof y);
-  ck_assert(y[0] == 0.0f && y[1] == 0.0f && y[2] == 0.0f && y[3] == 3.0f);
-}
-END_TEST
-
-/* ---- to another block ---- */
-
-static const char peer_text[] =
-    EMULATED_ARGS "KERNEL void test_kernel(PARAM Args a) {\n"
-                  "  const u32 t = (u32)thread_index(), rank = cluster_rank(), s = shared_base();\n"
-                  "  const u32 bar = s + 2048;\n"
-                  "  u32 x[4] = {rank, t, 7, 9};\n"
-                  "  if (t == 0) {\n"
-                  "    bar_init(bar, 1);\n"
-                  "    fence_bar_init();\n"
-                  "  }\n"
-                  "  sts_u32x4(s + 16 * t, x);\n"
-                  "  fence_async();\n"
-                  "  cluster_sync(); /* filled */\n"
-                  "  if (t == 0) {\n"
-                  "    bar_expect(bar, 512);\n"
-                  "    bulk_copy_peer(s + 512, s, 512, bar, rank ^ 1);\n"
-                  "  }\n"
-                  "  bar_wait(bar, 0);\n"
-                  "  lds_u32x4(x, s + 512 + 16 * t);\n"
-                  "  stg_u32x4((char *)a.out + 512 * block_index() + 16 * t, x);\n"
-                  "  cluster_sync(); /* both have come */\n"
-                  "  sts_u32x4(s + 16 * t, x);\n"
-                  "}\n";
-
-static void prepare_peer(emulated *e, int schedule) {
-  emulated_create(e, schedules[schedule].name, schedules[schedule].seed, 32);
-  e->args.out = emulated_alloc(e, 4 * 512);
-  e->blocks = 4;
-  e->shape.cluster = 2;
-}
-
-START_TEST(blocks_copy_to_each_other) {
-  emulated e;
-  uint32_t out[4][32][4];
-  prepare_peer(&e, _i);
-  emulated_compile(&e, peer_text);
-  emulated_run(&e);
-  emulated_download(&e, out, e.args.out, sizeof out);
-  for (uint32_t b = 0; b < 4; b++)
-    for (uint32_t t = 0; t < 32; t++)
-      ck_assert(out[b][t][0] == (b ^ 1) % 2 && out[b][t][1] == t && out[b][t][3] == 9);
-  emulated_destroy(&e);
-}
-END_TEST
-
-static const fault peer_faults[] = {
-    {"  bar_wait(bar, 0);\n", "", "that nothing has written"},
-    {"bar, rank ^ 1)", "bar, 2)", "block 2 of a cluster of 2"},
-    {"bulk_copy_peer(s + 512, s, 512", "bulk_copy_peer(s + 512, s + 8, 512",
-     "is not a multiple of 16"},
-    {"  cluster_sync(); /* filled */\n", "  sync_warp();\n", "mbarrier"},
-    {"  cluster_sync(); /* both have come */\n", "",
-     "that /kiln/test:15: bulk_copy_peer(s + 512, s, 512, bar, rank ^ 1) by block"},
-    {"  fence_async();\n", "", "has no fence.proxy.async behind it"},
-};
-
-enum { NUM_PEER = sizeof peer_faults / sizeof *peer_faults };
-
-START_TEST(faults_of_copies_to_others_are_named) {
-  emulated e;
-  const int schedule = _i / NUM_PEER;
-  const fault *f = &peer_faults[_i % NUM_PEER];
-  char *text = emulated_edit(peer_text, f->old, f->new_text);
-  prepare_peer(&e, schedule);
-  emulated_must_fault(&e, text, schedule == 0 ? f->expected : "emulator stopped");
-  emulated_destroy(&e);
-  free(text);
+  ck_assert(y[0] == 0x1p-126f && y[1] == 0x1p-127f && y[2] == 0.0f && y[3] == 0x1p-129f);
 }
 END_TEST
 
@@ -548,21 +481,38 @@ END_TEST
 
 /* ---- what a map allows ---- */
 
-static void refuse_box(int schedule, const tensor *t, const char *call, const char *expected) {
+/* The tensor is given `bytes`; without a sentence the call is legal. */
+static void one_box(int schedule, const tensor *t, size_t bytes, const char *call,
+                    const char *expected) {
   emulated e;
   char text[512];
   snprintf(text, sizeof text,
            EMULATED_ARGS "KERNEL void test_kernel(PARAM TensorMap map, PARAM Args a) {\n"
                          "  (void)a;\n"
-                         "  if (thread_index() == 0) %s;\n"
+                         "  if (thread_index() != 0) return;\n"
+                         "  for (u32 i = 0; i < 16; i++) sts_u32x4(shared_base() + 16 * i, "
+                         "(const u32[4]){i});\n"
+                         "  fence_async();\n"
+                         "  %s;\n"
+                         "  bulk_commit();\n"
+                         "  bulk_wait(0);\n"
                          "}\n",
            call);
   emulated_create(&e, schedules[schedule].name, schedules[schedule].seed, 32);
   kiln__tensor_map map = t->map;
-  map.address = emulated_alloc(&e, SPACE);
+  map.address = emulated_alloc(&e, bytes);
   emulated_tensor(&e, &map);
-  emulated_must_fault(&e, text, expected);
+  if (expected) {
+    emulated_must_fault(&e, text, expected);
+  } else {
+    emulated_compile(&e, text);
+    emulated_run(&e);
+  }
   emulated_destroy(&e);
+}
+
+static void refuse_box(int schedule, const tensor *t, const char *call, const char *expected) {
+  one_box(schedule, t, SPACE, call, expected);
 }
 
 START_TEST(boxes_that_no_map_allows_are_named) {
@@ -572,6 +522,19 @@ START_TEST(boxes_that_no_map_allows_are_named) {
   refuse_box(_i, &tensors[1], "tma_store_2d(&map, shared_base(), 2, 0)", "multiple of 16 bytes");
   refuse_box(_i, &tensors[1], "tma_load_multicast_2d(shared_base(), &map, 0, 0, 0, 0, 2)",
              "names blocks outside a cluster of 1");
+  refuse_box(_i, &tensors[0], "tma_add_1d(&map, shared_base(), -4)",
+             "begins at -4 in dimension 0; only a load may begin below 0");
+  refuse_box(_i, &tensors[3], "tma_store_3d(&map, shared_base(), 8, 0, -1)",
+             "begins at -1 in dimension 2; only a load may begin below 0");
+}
+END_TEST
+
+/* The tensor ends 4 bytes behind a multiple of 16: only a store at its end needs the other 12. */
+START_TEST(stores_that_end_off_16_bytes_need_room) {
+  const char *const at_end = "tma_store_1d(&map, shared_base(), 240)";
+  one_box(_i, &tensors[0], 1204, at_end, "256 bytes at offset 960 of an allocation of 1204 bytes");
+  one_box(_i, &tensors[0], 1216, at_end, NULL);
+  one_box(_i, &tensors[0], 1204, "tma_store_1d(&map, shared_base(), 0)", NULL);
 }
 END_TEST
 
@@ -586,11 +549,10 @@ Suite *suite_emulator_copies(void) {
   tcase_add_loop_test(tests, bytes_in_a_row_come_and_go, 0, NUM_SCHEDULES);
   tcase_add_loop_test(tests, faults_of_bulk_copies_are_named, 0, 2 * NUM_BULK);
   tcase_add_loop_test(tests, sums_of_16_bits_are_rounded_once, 0, NUM_SCHEDULES);
-  tcase_add_loop_test(tests, sums_of_32_bits_flush_subnormals, 0, NUM_SCHEDULES);
-  tcase_add_loop_test(tests, blocks_copy_to_each_other, 0, NUM_SCHEDULES);
-  tcase_add_loop_test(tests, faults_of_copies_to_others_are_named, 0, 2 * NUM_PEER);
+  tcase_add_loop_test(tests, sums_of_32_bits_keep_subnormals, 0, NUM_SCHEDULES);
   tcase_add_loop_test(tests, sums_follow_what_threads_have_fenced, 0, 2 * NUM_ZEROS);
   tcase_add_loop_test(tests, boxes_that_no_map_allows_are_named, 0, NUM_SCHEDULES);
+  tcase_add_loop_test(tests, stores_that_end_off_16_bytes_need_room, 0, NUM_SCHEDULES);
   suite_add_tcase(suite, tests);
   return suite;
 }

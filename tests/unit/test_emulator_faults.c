@@ -229,6 +229,8 @@ static const fault hopper_faults[] = {
      "column 4, which is no multiple of 16 bytes", NULL, NULL},
     {"tma_store(&map_o, o + t / 32 * 2048, 0,", "tma_store(&map_o, o + t / 32 * 2048, -1,",
      "column -1, which is no multiple of 16 bytes", NULL, NULL},
+    {"0, (int)(t / 32 * 16) + 64 * round", "0, (int)(t / 32 * 16) + 64 * round - 8",
+     "begins at -8 in dimension 1; only a load may begin below 0", NULL, NULL},
     {"    bar_wait(full + 8 * slot, i / 2);\n", "", "shared 0x", NULL, NULL},
     {"    bar_wait(full + 8 * slot, i / 2);\n",
      "    if (lane == 0) bar_wait(full + 8 * slot, i / 2);\n", "shared 0x", NULL, NULL},

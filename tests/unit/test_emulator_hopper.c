@@ -113,6 +113,7 @@ START_TEST(a_box_is_stored_and_clipped) {
   void *at = emulated_upload(&e, tensor, sizeof tensor);
   emulated_map(&e, at, ROWS, COLUMNS, BOX_ROWS, width, swizzle);
   for (int c = 0; c < NUM_CORNERS; c++) {
+    if (corners[c][0] < 0 || corners[c][1] < 0) continue; /* only a load may begin there */
     e.args.n = coordinates(corners[c], 0);
     emulated_run(&e);
     emulated_download(&e, tensor, at, sizeof tensor);

@@ -14,7 +14,8 @@ import subprocess
 import sys
 
 SECONDS = 10  # that one case may take; SIGALRM ends its process
-KEPT = 512  # bytes of an answer that is compared by its digest
+KEPT = 512  # bytes of an answer that is compared by its digest,
+WHOLE = 4096  # or all of it when it is no longer than this
 SHARED_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 DTYPES = {"fp16": 6, "bf16": 9, "e4m3": 0, "fp32": 7}
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
@@ -174,7 +175,7 @@ def write_record(out, name, about, answers, is_full):
                    "# name, id of the case, digest of the answer, its bytes; offset in the .bin "
                    "file and bytes kept\n")
         for case, data, hashed in answers:
-            is_short = case["checks"][0] == "bits" and not is_full
+            is_short = case["checks"][0] == "bits" and not is_full and len(data) > WHOLE
             kept = data[:KEPT] if is_short else data
             text.write(f"{case['name']} {case['id']} {hashed} {len(data)} {binary.tell()} "
                        f"{len(kept)}\n")

@@ -19,7 +19,7 @@ KERNEL void conformance(PARAM Args a) {
         redux_max_u32(x),
         (u32)redux_min_i32((int)x),
         redux_and_u32(x | 1u << lane),
-        redux_or_u32(x & (0x80000000u >> i)),
+        redux_or_u32(x & (0x80000000u >> (i & 31))),
         redux_xor_u32(x),
         (u32)redux_min_i32((int)(x >> 1)),
     };
