@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 128 --causal --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 90fc4b15e32415861c02230a2787aba8831bd6ac6be468386c7e9e5e1af8f36f
+// source id d081fc17a47ad13f93a7adc0f0d60b9b6bb99912691d77ed3f1652de402a5adb
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -261,6 +261,7 @@ typedef struct {
  * and feeds queries, keys and values through mbarrier rings. Warpgroups 1 to 2 are
  * consumers of 64 query rows each: the scores of the next key block are computed while the softmax
  * of the present one runs.
+ * For each of them a thread of warpgroup 0 stores the output.
  * The consumers take turns at the tensor cores.
  *
  * Tiles are computed without a running maximum first. That holds unless scores rise by tens of nats

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id 23b2595a91f2d34ae5b60e9e515b1f0b297ca2272959d3d747d2143c396a97a5
+// source id dfcf648fe9f748c4d14e06d425f3faad9502da5d25b65d612f428573d4f07b5b
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -259,6 +259,7 @@ typedef struct {
  * and feeds queries, keys and values through mbarrier rings. Warpgroups 1 to 2 are
  * consumers of 64 query rows each: the scores of the next key block are computed while the softmax
  * of the present one runs.
+ * For each of them a thread of warpgroup 0 stores the output.
  * The consumers take turns at the tensor cores.
  *
  * Tiles are computed without a running maximum first. That holds unless scores rise by tens of nats
