@@ -7,7 +7,7 @@
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: all deps configure build demo quick check full slow lint format clean
+.PHONY: all deps configure build demo quick check full lint format clean
 
 all: build
 
@@ -24,7 +24,7 @@ build: configure
 demo: build
 	@BUILD=$(BUILD) tools/demo.sh
 
-quick check full slow: build
+quick check full: build
 	@BUILD=$(BUILD) tools/run_tests.sh $@
 
 lint:

@@ -17,7 +17,7 @@
   X(KILN_LOG, "error, warning, info or debug: what goes to stderr")                        \
   X(KILN_TEMPLATE_DIR, "directory with lua/ and templates/ in place of the embedded ones") \
   X(KILN_NVRTC, "the NVRTC library, or its directory")                                     \
-  X(KILN_JOBS, "threads of the program that compile at the same time")                     \
+  X(KILN_JOBS, "threads that compile, or emulate, at the same time; default one a core")   \
   X(KILN_LIBRARY, "libkiln for the Python binding")                                        \
   X(KILN_EMU_CC, "C compiler of the emulator; default cc")                                 \
   X(CUDA_HOME, "CUDA toolkit, searched for NVRTC")                                         \

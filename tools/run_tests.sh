@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tools/run_tests.sh LEVEL [NAME...]: runs the suites of tests/suites.txt and sums what they say.
-# LEVEL is quick, check, full or slow; each holds the ones before it. With NAMEs, only those suites.
+# LEVEL is quick, check or full; each holds the ones before it. With NAMEs, only those suites.
 #   BUILD   build directory (default: build)
 # A suite reports by check's own line, `N%: Checks: N, Failures: N, Errors: N`, or by
 # `N passed, N failed[, N skipped]` alone on a line. One that ends badly, runs past its budget, or
@@ -16,8 +16,7 @@ case $level in
 quick) levels=" quick " ;;
 check) levels=" quick check " ;;
 full) levels=" quick check full " ;;
-slow) levels=" quick check full slow " ;;
-*) echo "run_tests: the level is quick, check, full or slow, not $level" >&2; exit 2 ;;
+*) echo "run_tests: the level is quick, check or full, not $level" >&2; exit 2 ;;
 esac
 
 log=$(mktemp)

@@ -30,6 +30,7 @@
 typedef struct emu_device {
   emu_memory memory;
   emu_options options;
+  emu_stack_pool stacks;
   pthread_mutex_t launching;
 } emu_device;
 
@@ -55,11 +56,15 @@ static kiln_status read_schedule(const char *text, kiln__text *error, emu_schedu
 
 static kiln_status read_options(const kiln__device_options *options, kiln__text *error,
                                 emu_options *out) {
-  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  const char *jobs = options->env ? kiln__env_get(options->env, KILN__ENV_KILN_JOBS) : NULL;
+  long threads = jobs ? strtol(jobs, NULL, 10) : 0;
+  if (threads < 1) threads = sysconf(_SC_NPROCESSORS_ONLN);
   out->seed = options->emu_seed < 0 ? 0 : (u64)options->emu_seed;
   out->starve = options->emu_starve;
   out->checking = 1;
-  out->host_threads = cores < 1 ? 1 : (int)cores;
+  out->host_threads = threads < 1                  ? 1
+                      : threads < EMU_HOST_THREADS ? (int)threads
+                                                   : EMU_HOST_THREADS;
   return read_schedule(options->emu_schedule, error, &out->schedule);
 }
 
@@ -78,6 +83,7 @@ static kiln_status device_open(const kiln__device_options *options, kiln__text *
     free(d);
     return status;
   }
+  kiln__stack_pool_create(&d->stacks);
   pthread_mutex_init(&d->launching, NULL);
   *device = d;
   return KILN_OK;
@@ -88,6 +94,7 @@ static void device_close(void *device) {
   if (!d) return;
   kiln__memory_destroy(&d->memory);
   pthread_mutex_destroy(&d->launching);
+  kiln__stack_pool_destroy(&d->stacks);
   free(d);
 }
 
@@ -268,6 +275,7 @@ static kiln_status run_grid(emu_device *d, const kiln__launch *launch, kiln__tex
                      .talks = ((const kiln_emu_entry *)launch->entry)->talks,
                      .resident = resident_clusters(&launch->shape),
                      .options = d->options,
+                     .stacks = &d->stacks,
                      .trace = launch->trace};
   emu_allocation *list = kiln__memory_copy(&d->memory, &grid.num_allocations);
   if (!list) return KILN_OUT_OF_MEMORY;

@@ -39,6 +39,40 @@ void kiln__fiber_stacks_destroy(emu_stacks *stacks) {
   stacks->count = 0;
 }
 
+void kiln__stack_pool_create(emu_stack_pool *pool) {
+  pthread_mutex_init(&pool->lock, NULL);
+  pool->num_kept = 0;
+}
+
+void kiln__stack_pool_destroy(emu_stack_pool *pool) {
+  while (pool->num_kept > 0) kiln__fiber_stacks_destroy(&pool->kept[--pool->num_kept]);
+  pthread_mutex_destroy(&pool->lock);
+}
+
+int kiln__stack_pool_take(emu_stack_pool *pool, size_t count, emu_stacks *stacks) {
+  pthread_mutex_lock(&pool->lock);
+  size_t i = 0;
+  while (i < pool->num_kept && pool->kept[i].count < count) i++;
+  const int found = i < pool->num_kept;
+  if (found) {
+    *stacks = pool->kept[i];
+    pool->kept[i] = pool->kept[--pool->num_kept];
+  }
+  pthread_mutex_unlock(&pool->lock);
+  return found ? 0 : kiln__fiber_stacks_create(stacks, count);
+}
+
+void kiln__stack_pool_give(emu_stack_pool *pool, emu_stacks *stacks) {
+  if (!stacks->base) return;
+  pthread_mutex_lock(&pool->lock);
+  const int room = pool->num_kept < sizeof pool->kept / sizeof *pool->kept;
+  if (room) pool->kept[pool->num_kept++] = *stacks;
+  pthread_mutex_unlock(&pool->lock);
+  if (!room) kiln__fiber_stacks_destroy(stacks);
+  stacks->base = NULL;
+  stacks->count = 0;
+}
+
 char *kiln__fiber_stack(const emu_stacks *stacks, size_t index) {
   return stacks->base + index * EMU_STACK_BYTES;
 }

@@ -22,7 +22,8 @@ struct emu_launch {
   int talks;    /* blocks meet in global memory: one host thread, several clusters in turns */
   i64 resident; /* clusters that the device holds together */
   emu_options options;
-  const kiln__trace *trace;     /* NULL, or: the cluster of this block alone, under EMU_TIMED */
+  const kiln__trace *trace; /* NULL, or: the cluster of this block alone, under EMU_TIMED */
+  emu_stack_pool *stacks;
   const emu_allocation *memory; /* device memory while the launch runs */
   size_t num_allocations;
 };

@@ -120,14 +120,14 @@ int kiln__machine_open(emu_machine *machine) {
   const size_t fibers = (size_t)machine->num_blocks * machine->num_threads + 1;
   machine->message = calloc(1, EMU_MESSAGE_BYTES);
   if (machine->message && map_windows(machine) == 0 &&
-      kiln__fiber_stacks_create(&machine->stacks, fibers) == 0)
+      kiln__stack_pool_take(machine->launch->stacks, fibers, &machine->stacks) == 0)
     return 0;
   kiln__machine_close(machine);
   return -1;
 }
 
 void kiln__machine_close(emu_machine *machine) {
-  kiln__fiber_stacks_destroy(&machine->stacks);
+  kiln__stack_pool_give(machine->launch->stacks, &machine->stacks);
   unmap_windows(machine);
   kiln__arena_free(&machine->arena);
   free(machine->message);

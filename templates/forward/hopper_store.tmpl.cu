@@ -1,7 +1,7 @@
 /* ---- storers: a thread for each consumer ---- */
 
-/* Sends off what the consumer has left where its queries were, by TMA, which leaves out what lies past
- * the tensor, and gives the place back when it has been read. */
+/* Sends off what the consumer has left where its queries were, by TMA, which leaves out what lies
+ * past the tensor, and gives the place back when it has been read. */
 DEV void store_tiles(u32 smem, int group, const TensorMap *map_o) {
   Ring ring = {0, 0};
 #pragma unroll 1

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 128 --causal --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id d081fc17a47ad13f93a7adc0f0d60b9b6bb99912691d77ed3f1652de402a5adb
+// source id 52e36a81918f2bc101b7cfdd701d1af13a74e7b010456f6e2c9e519bec59503a
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -971,8 +971,8 @@ DEV void consume(u32 smem, int warp, const ForwardArgs *a) {
 }
 /* ---- storers: a thread for each consumer ---- */
 
-/* Sends off what the consumer has left where its queries were, by TMA, which leaves out what lies past
- * the tensor, and gives the place back when it has been read. */
+/* Sends off what the consumer has left where its queries were, by TMA, which leaves out what lies
+ * past the tensor, and gives the place back when it has been read. */
 DEV void store_tiles(u32 smem, int group, const TensorMap *map_o) {
   Ring ring = {0, 0};
 #pragma unroll 1

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id dfcf648fe9f748c4d14e06d425f3faad9502da5d25b65d612f428573d4f07b5b
+// source id 3d2cf0525e74618b7abb91ffbbcd219aee60ee7451d46a8e40dddd0db0e85259
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -921,8 +921,8 @@ DEV void consume(u32 smem, int warp, const ForwardArgs *a) {
 }
 /* ---- storers: a thread for each consumer ---- */
 
-/* Sends off what the consumer has left where its queries were, by TMA, which leaves out what lies past
- * the tensor, and gives the place back when it has been read. */
+/* Sends off what the consumer has left where its queries were, by TMA, which leaves out what lies
+ * past the tensor, and gives the place back when it has been read. */
 DEV void store_tiles(u32 smem, int group, const TensorMap *map_o) {
   Ring ring = {0, 0};
 #pragma unroll 1
