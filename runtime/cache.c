@@ -210,7 +210,7 @@ int kiln__cache_id_valid(const char *id) {
   return strspn(id, "0123456789abcdef") == KILN__ID_SIZE - 1 && id[KILN__ID_SIZE - 1] == '\0';
 }
 
-/* meta.json holds in "sha256" the digest of the rest of it, in compact form. */
+/* meta.json holds in "blake2b" the digest of the rest of it, in compact form. */
 static const char *read_meta(int dir, const char *id, json_t **meta) {
   const char *why;
   size_t size;
@@ -218,10 +218,10 @@ static const char *read_meta(int dir, const char *id, json_t **meta) {
   char *bytes = kiln__cache_read_file(dir, "meta.json", FILE_LIMIT, &size, &why);
   if (!bytes) return "its meta.json is missing or no plain file of this user";
   json_t *object = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, NULL);
-  const char *sum = json_string_value(json_object_get(object, "sha256"));
+  const char *sum = json_string_value(json_object_get(object, "blake2b"));
   free(bytes);
   if (sum) snprintf(wanted, sizeof wanted, "%s", sum);
-  json_object_del(object, "sha256");
+  json_object_del(object, "blake2b");
   char *rest = sum ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
   if (rest) kiln__digest_bytes(rest, strlen(rest), digest);
   free(rest);
@@ -238,7 +238,7 @@ static void *read_checked(int dir, const json_t *meta, const char *name, size_t 
   const char *why;
   char digest[KILN__ID_SIZE];
   const json_t *row = json_object_get(json_object_get(meta, "files"), name);
-  const char *wanted = json_string_value(json_object_get(row, "sha256"));
+  const char *wanted = json_string_value(json_object_get(row, "blake2b"));
   char *bytes = wanted ? kiln__cache_read_file(dir, name, FILE_LIMIT, size, &why) : NULL;
   if (!bytes) return NULL;
   kiln__digest_bytes(bytes, *size, digest);

@@ -19,7 +19,7 @@ static void step(kiln__cache *cache, int number) {
 static json_t *file_row(const void *bytes, size_t size) {
   char digest[KILN__ID_SIZE];
   kiln__digest_bytes(bytes, size, digest);
-  return json_pack("{s:I, s:s}", "bytes", (json_int_t)size, "sha256", digest);
+  return json_pack("{s:I, s:s}", "bytes", (json_int_t)size, "blake2b", digest);
 }
 
 /* The text of meta.json; NULL without memory. */
@@ -34,7 +34,7 @@ static char *meta_text(const json_t *identity, const kiln__cache_item *item) {
   char *text = NULL;
   if (rest) {
     kiln__digest_bytes(rest, strlen(rest), digest);
-    json_object_set_new(meta, "sha256", json_string(digest));
+    json_object_set_new(meta, "blake2b", json_string(digest));
     text = json_dumps(meta, JSON_COMPACT | JSON_SORT_KEYS);
   }
   free(rest);

@@ -1,4 +1,5 @@
-/* SHA-256 as hex, over libsodium. Used for identities, the cache and its files. */
+/* BLAKE2b of 32 bytes as hex, over libsodium: what tells a damaged file of the cache. It is read at
+ * every start, and four times as fast as the SHA-256 that identities are (identity.c). */
 #ifndef KILN_RUNTIME_DIGEST_H
 #define KILN_RUNTIME_DIGEST_H
 

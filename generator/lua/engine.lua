@@ -51,9 +51,12 @@ local function text_expression(line, where)
     local literal = line:sub(from, (open or 0) - 1)
     if literal ~= "" then parts[#parts + 1] = ("%q"):format(literal) end
     if not open then break end
-    local close = brace_end(line, open + 2)
-    if not close then error(where .. ": '${' is not closed on its line", 0) end
-    local code = line:sub(open + 2, close - 1)
+    local _, close, code = line:find("^([^{}\"']*)}", open + 2) -- most need no look at strings
+    if not code then
+      close = brace_end(line, open + 2)
+      if not close then error(where(), 0) end
+      code = line:sub(open + 2, close - 1)
+    end
     parts[#parts + 1] = ("_value((%s), %q)"):format(code, code)
     from = close + 1
   end
@@ -68,8 +71,10 @@ local function translate(name, text)
     local number = #out + 1
     local code = line:find("//@", 1, true) and line:match("^%s*//@(.*)$")
     if not code then
-      local where = ("templates/%s:%d"):format(name, number)
-      code = ("_emit(%d, %s)"):format(number, text_expression(line, where))
+      local function where()
+        return ("templates/%s:%d: '${' is not closed on its line"):format(name, number)
+      end
+      code = "_emit(" .. number .. ", " .. text_expression(line, where) .. ")"
     end
     out[number] = code
   end
