@@ -115,8 +115,8 @@ local function region_bytes(family, spec, tile)
   }
 end
 
--- Hopper keeps queries three times or twice, each place also for their output, or once; barriers and
--- tile numbers go with the places.
+-- Hopper keeps queries three times or twice, each place also for their output, or once; barriers
+-- and tile numbers go with the places.
 local function add_places(wanted, tile, q_bytes)
   local one, places = math.max(wanted.q, wanted.o), 1
   if q_bytes ~= wanted.q then
