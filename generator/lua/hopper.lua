@@ -21,12 +21,13 @@ local registers = {
 -- is the default. Three consumers of 64 columns leave a thread too few registers and were no faster
 -- (H200, head_dim 64, 4096 keys, none and causal: 476, 410 against 501, 455 TFLOP/s). Above 128
 -- columns the output takes more than half of a thread's registers and the queries much of the
--- shared memory, so key blocks shrink.
+-- shared memory, so key blocks shrink; for 256 columns 80 keys would fit but were the slower (512
+-- keys, none and causal: 549, 344 against 581, 367 TFLOP/s; level from 4096 on).
 local preferred = {
   { upto = 64, { 2, 128, 3 }, { 2, 128, 2 } },
   { upto = 128, { 2, 128, 2 }, { 2, 112, 2 } },
   { upto = 192, { 2, 112, 2 }, { 2, 96, 2 }, { 2, 80, 2 } },
-  { upto = 256, { 2, 80, 2 }, { 2, 64, 2 } },
+  { upto = 256, { 2, 64, 2 } },
 }
 
 -- q, k, v, o: panels of a consumer's 64 queries, of a block of keys and values, of its output.
@@ -150,8 +151,6 @@ function hopper.values(spec, tile, arch)
     at = map.at, q_slot = map.q_slot, q_slots = map.q_slots, o_staged = map.q_slots > 1,
     flags = FLAGS, lead = dtype.wide_exponent and 0 or 8,
     first_columns = dtype.wide_exponent and 16 or tile.block_n,
-    -- Narrow heads are the slower for it.
-    late_zero = spec.head_dim_v > 64,
     q_panels = x.q, k_panels = x.k, v_panels = x.v,
     -- Taking turns pays where two consumers compete for the tensor cores; wide heads run better
     -- without.

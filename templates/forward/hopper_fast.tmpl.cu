@@ -149,11 +149,7 @@ DEV void run_fast(Consumer *me) {
       touch_f32x${dv16 // 2}(o);
       touch_u32x${block_n // 4}(p);
       free_v(me);
-//@ if late_zero then
       pack_and_sum(p, s, st.row.l, lds_f32(me->smem + ${at.zero}));
-//@ else
-      pack_and_sum(p, s, st.row.l, 0.0f);
-//@ end
     }
     round++;
     before = x;

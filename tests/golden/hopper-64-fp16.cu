@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id 3d2cf0525e74618b7abb91ffbbcd219aee60ee7451d46a8e40dddd0db0e85259
+// source id cf38a77d7b9115b88688cb7edd08e69637b022857fa53c8ca5b4e4ed4ea64deb
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -87,6 +87,11 @@ DEV int lds_i32(u32 at) {
 }
 DEV void sts_i32(u32 at, int x) {
   asm volatile("st.volatile.shared.s32 [%0], %1;" :: "r"(at), "r"(x) : "memory");
+}
+DEV float lds_f32(u32 at) {
+  float x;
+  asm volatile("ld.volatile.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
+  return x;
 }
 DEV void sts_f32(u32 at, float x) {
   asm volatile("st.volatile.shared.f32 [%0], %1;" :: "r"(at), "f"(x) : "memory");
@@ -826,7 +831,7 @@ DEV void run_fast(Consumer *me) {
       touch_f32x32(o);
       touch_u32x32(p);
       free_v(me);
-      pack_and_sum(p, s, st.row.l, 0.0f);
+      pack_and_sum(p, s, st.row.l, lds_f32(me->smem + 148020));
     }
     round++;
     before = x;
