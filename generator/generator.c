@@ -3,16 +3,19 @@
 #include "generator/generator.h"
 
 #include <lua5.4/lauxlib.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "generator/embedded.h"
 #include "generator/fields.h"
 #include "generator/files.h"
 #include "generator/sandbox.h"
 
 struct kiln__generator {
   kiln__sandbox sandbox; /* stays where it is: Lua keeps its address */
+  char stamp[65];        /* "" until it is asked for */
 };
 
 typedef struct request {
@@ -65,6 +68,33 @@ void kiln__rendered_free(kiln__rendered *rendered) {
   free(rendered->text);
   free(rendered->record);
   *rendered = (kiln__rendered){0};
+}
+
+/* ---- the stamp ---- */
+
+/* Over the version, and every name and file with its length: what a rendering depends on besides
+ * the spec and the tile. */
+static void make_stamp(char hex[65]) {
+  crypto_generichash_state state;
+  unsigned char digest[32];
+  crypto_generichash_init(&state, NULL, 0, sizeof digest);
+  crypto_generichash_update(&state, (const unsigned char *)KILN_VERSION, sizeof KILN_VERSION);
+  for (size_t i = 0; i < kiln__embedded_count; i++) {
+    const kiln__embedded_file *file = &kiln__embedded_files[i];
+    const unsigned long long length = file->length;
+    crypto_generichash_update(&state, (const unsigned char *)file->name, strlen(file->name) + 1);
+    crypto_generichash_update(&state, (const unsigned char *)&length, sizeof length);
+    crypto_generichash_update(&state, file->bytes, file->length);
+  }
+  crypto_generichash_final(&state, digest, sizeof digest);
+  sodium_bin2hex(hex, 65, digest, sizeof digest);
+}
+
+int kiln__generator_stamp(kiln__generator *g, char stamp[65]) {
+  if (g->sandbox.template_dir) return 0;
+  if (!g->stamp[0]) make_stamp(g->stamp);
+  memcpy(stamp, g->stamp, sizeof g->stamp);
+  return 1;
 }
 
 /* ---- calls ---- */

@@ -43,6 +43,9 @@ kiln_status kiln__generator_render(kiln__generator *g, const kiln_attn_spec *spe
                                    kiln__rendered *out, char *error, size_t error_size);
 void kiln__rendered_free(kiln__rendered *rendered);
 
+/* The digest of the embedded files, 64 hex digits; 0 where a directory takes precedence. */
+int kiln__generator_stamp(kiln__generator *g, char stamp[65]);
+
 /* *json: malloc'd, belongs to the caller. */
 kiln_status kiln__generator_schema(kiln__generator *g, char **json, char *error, size_t error_size);
 /* group: "spec" or "tile"; members: a kiln_attn_spec or a kiln_tile. */

@@ -33,6 +33,10 @@ static kiln_status render(void *generator, const kiln_attn_spec *spec, const kil
   return status;
 }
 
+static int stamp(void *generator, char hex[KILN__ID_SIZE]) {
+  return kiln__generator_stamp(generator, hex);
+}
+
 static kiln_status schema(void *generator, char **json, char *error, size_t error_size) {
   return kiln__generator_schema(generator, json, error, error_size);
 }
@@ -55,6 +59,7 @@ static const kiln__generator_ops generator_ops = {
     .destroy = destroy,
     .resolve = resolve,
     .render = render,
+    .stamp = stamp,
     .schema = schema,
     .set_spec = set_spec,
     .set_tile = set_tile,

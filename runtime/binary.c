@@ -151,9 +151,10 @@ static kiln_status make(kiln_context *ctx, const kiln_source *source, int wants_
     status = find(ctx, source, &compiler, 0, binary, error);
   if (status == KILN_OK && !binary->from_cache) {
     status = kiln__compiler_identify(ctx, source->spec.arch, &compiler, error);
-    if (status == KILN_OK) status = find(ctx, source, &compiler, 1, binary, error);
+    if (status == KILN_OK)
+      status = find(ctx, source, &compiler, source->generated.text != NULL, binary, error);
   }
-  if (status == KILN_OK)
+  if (status == KILN_OK && binary->item.image)
     *out = binary;
   else
     kiln_binary_destroy(binary);

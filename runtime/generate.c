@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/objects.h"
+#include "runtime/rendering.h"
 
 #define ARCH_WITHOUT_DEVICE "sm_90a"
 
@@ -115,9 +116,40 @@ kiln_status kiln_attn_spec_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln
   return KILN_OK;
 }
 
+/* A source without text, id and record. */
+static kiln_status resolve_source(kiln_context *ctx, const kiln_attn_spec *spec,
+                                  const kiln_tile *tile, kiln_source **out) {
+  kiln_source *source = calloc(1, sizeof *source);
+  if (!source) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a source");
+  source->for_emulator = ctx->device_id == KILN_DEVICE_EMU;
+  kiln_status status = kiln__take_spec(ctx, spec, tile, &source->spec, &source->tile);
+  if (status == KILN_OK) status = kiln__context_resolve(ctx, &source->spec, &source->tile);
+  if (status == KILN_OK)
+    *out = source;
+  else
+    kiln_source_destroy(source);
+  return status;
+}
+
+/* Under the generator's lock. */
+static kiln_status render(generator_call *call, unsigned flags, kiln_source *source) {
+  free(source->generated.record);
+  source->generated.record = NULL;
+  return call->ops->render(call->ctx->generator, &source->spec, &source->tile, flags,
+                           source->for_emulator, &source->generated, call->error,
+                           sizeof call->error);
+}
+
+kiln_status kiln__source_render(kiln_context *ctx, unsigned flags, kiln_source *source) {
+  generator_call call;
+  if (source->generated.text) return KILN_OK;
+  kiln_status status = call_begin(ctx, &call);
+  return status == KILN_OK ? call_end(&call, render(&call, flags, source)) : status;
+}
+
 kiln_status kiln_source_generate(kiln_context *ctx, const kiln_attn_spec *spec,
                                  const kiln_tile *tile, unsigned flags, kiln_source **out) {
-  generator_call call;
+  kiln_source *source = NULL;
   if (!out) return kiln__context_null(ctx);
   *out = NULL;
   kiln_status status = kiln__context_enter(ctx);
@@ -125,22 +157,37 @@ kiln_status kiln_source_generate(kiln_context *ctx, const kiln_attn_spec *spec,
   if (flags & ~KILN_GENERATE_PLAIN)
     return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
                               "flags is 0x%x: only KILN_GENERATE_PLAIN is legal", flags);
-  kiln_source *source = calloc(1, sizeof *source);
-  if (!source) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a source");
-  source->for_emulator = ctx->device_id == KILN_DEVICE_EMU;
-  status = kiln__take_spec(ctx, spec, tile, &source->spec, &source->tile);
-  if (status == KILN_OK) status = kiln__context_resolve(ctx, &source->spec, &source->tile);
+  status = resolve_source(ctx, spec, tile, &source);
+  if (status == KILN_OK) status = kiln__source_render(ctx, flags, source);
+  if (status == KILN_OK)
+    *out = source;
+  else
+    kiln_source_destroy(source);
+  return status;
+}
+
+/* Under the generator's lock. */
+static kiln_status recall_or_render(generator_call *call, kiln_source *source) {
+  char stamp[KILN__ID_SIZE];
+  kiln_context *ctx = call->ctx;
+  const int stamped = call->ops->stamp && call->ops->stamp(ctx->generator, stamp);
+  if (stamped && kiln__rendering_recall(ctx, stamp, source)) return KILN_OK;
+  kiln_status status = render(call, 0, source);
+  if (status == KILN_OK && stamped) kiln__rendering_remember(ctx, stamp, source);
+  return status;
+}
+
+kiln_status kiln__source_recall(kiln_context *ctx, const kiln_attn_spec *spec,
+                                const kiln_tile *tile, kiln_source **out) {
+  generator_call call;
+  kiln_source *source = NULL;
+  kiln_status status = resolve_source(ctx, spec, tile, &source);
   if (status == KILN_OK) status = call_begin(ctx, &call);
-  if (status != KILN_OK) goto fail;
-  status =
-      call.ops->render(ctx->generator, &source->spec, &source->tile, flags, source->for_emulator,
-                       &source->generated, call.error, sizeof call.error);
-  status = call_end(&call, status);
-  if (status != KILN_OK) goto fail;
-  *out = source;
-  return KILN_OK;
-fail:
-  kiln_source_destroy(source);
+  if (status == KILN_OK) status = call_end(&call, recall_or_render(&call, source));
+  if (status == KILN_OK)
+    *out = source;
+  else
+    kiln_source_destroy(source);
   return status;
 }
 

@@ -48,11 +48,17 @@ struct kiln_plan {
   int from_cache;
 };
 
+/* generate.c: as kiln_source_generate, but where the cache remembers the rendering, the source has
+ * no text; render gives it one, and its id and record anew. */
+kiln_status kiln__source_recall(kiln_context *ctx, const kiln_attn_spec *spec,
+                                const kiln_tile *tile, kiln_source **source);
+kiln_status kiln__source_render(kiln_context *ctx, unsigned flags, kiln_source *source);
 /* generate.c: copies a spec and a tile (NULL = zeros) that a caller filled, checking their sizes.
  * */
 kiln_status kiln__take_spec(kiln_context *ctx, const kiln_attn_spec *from_spec,
                             const kiln_tile *from_tile, kiln_attn_spec *spec, kiln_tile *tile);
-/* binary.c: as kiln_binary_compile; without the PTX it comes from the cache faster. */
+/* binary.c: as kiln_binary_compile; without the PTX it comes from the cache faster. A source without
+ * text gives NULL where the cache has no kernel for it. */
 kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, int wants_ptx,
                               kiln_binary **out);
 /* plan.c: as kiln_plan_create; refuses while `stream` is captured. */

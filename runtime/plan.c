@@ -79,10 +79,14 @@ static char *explain(const kiln_source *source, const kiln_tile *given) {
 }
 
 /* Source to kernel; the plan takes what it needs of both. */
-static kiln_status build(kiln_context *ctx, const kiln_source *source, const kiln_tile *given,
+static kiln_status build(kiln_context *ctx, kiln_source *source, const kiln_tile *given,
                          kiln_plan *plan) {
   kiln_binary *binary = NULL;
   kiln_status status = kiln__binary_make(ctx, source, 0, &binary);
+  if (status == KILN_OK && !binary) { /* the rendering was remembered, its kernel is gone */
+    status = kiln__source_render(ctx, 0, source);
+    if (status == KILN_OK) status = kiln__binary_make(ctx, source, 0, &binary);
+  }
   if (status == KILN_OK) status = kiln_kernel_load(ctx, binary, &plan->kernel);
   if (status == KILN_OK) {
     plan->spec = source->spec;
@@ -105,7 +109,7 @@ static kiln_status create(kiln_context *ctx, const kiln_attn_spec *spec, const k
   kiln_plan *plan = calloc(1, sizeof *plan);
   if (!plan) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
   plan->ctx = ctx;
-  kiln_status status = kiln_source_generate(ctx, spec, tile, 0, &source);
+  kiln_status status = kiln__source_recall(ctx, spec, tile, &source);
   if (status == KILN_OK) status = kiln__check_arch(ctx, source->spec.arch);
   if (status == KILN_OK) status = check_shape(ctx, source, shape, &plan->workspace_bytes);
   if (status == KILN_OK) status = build(ctx, source, tile, plan);

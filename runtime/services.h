@@ -33,6 +33,9 @@ typedef struct kiln__generator_ops {
   kiln_status (*render)(void *generator, const kiln_attn_spec *spec, const kiln_tile *tile,
                         unsigned flags, int for_emulator, kiln__generated *out, char *error,
                         size_t error_size); /* spec and tile are resolved */
+  /* Tells the files that the generator renders from from any others; 0 where they lie in a
+   * directory and may change. NULL = never. */
+  int (*stamp)(void *generator, char stamp[KILN__ID_SIZE]);
   kiln_status (*schema)(void *generator, char **json, char *error, size_t error_size);
   kiln_status (*set_spec)(void *generator, kiln_attn_spec *spec, const char *field,
                           const char *text, char *error, size_t error_size);

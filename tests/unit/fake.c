@@ -175,10 +175,16 @@ static kiln_status render(void *generator, const kiln_attn_spec *spec, const kil
   return KILN_OUT_OF_MEMORY;
 }
 
+static int stamp(void *generator, char out[KILN__ID_SIZE]) {
+  const fake *f = generator;
+  if (f->stamp) snprintf(out, KILN__ID_SIZE, "%s", f->stamp);
+  return f->stamp != NULL;
+}
+
 static void nothing(void *generator) { (void)generator; }
 
 static const kiln__generator_ops generator_ops = {
-    .destroy = nothing, .resolve = resolve, .render = render};
+    .destroy = nothing, .resolve = resolve, .render = render, .stamp = stamp};
 
 /* ---- compiler ---- */
 

@@ -29,6 +29,7 @@ typedef struct fake {
 
   /* generator and compiler */
   const char *record; /* what render gives */
+  const char *stamp;  /* of the generator; NULL = none */
   int num_renders, num_compiles, num_opens;
   kiln_status fail_compile;
   const char *compiler_version;

@@ -24,6 +24,7 @@
   X(plan)                   \
   X(cache)                  \
   X(compiler)               \
+  X(rendering)              \
   X(driver)                 \
   X(gpu)                    \
   X(alloc)                  \

@@ -121,6 +121,21 @@ START_TEST(long_errors_are_cut_off) {
 }
 END_TEST
 
+START_TEST(the_stamp_is_of_embedded_files_alone) {
+  char one[65] = "", two[65] = "";
+  kiln__generator *a = create(NULL), *b = create(NULL);
+  ck_assert_int_eq(kiln__generator_stamp(a, one), 1);
+  ck_assert_int_eq(kiln__generator_stamp(b, two), 1);
+  ck_assert_uint_eq(strlen(one), 64);
+  ck_assert_str_eq(one, two);
+  kiln__generator_destroy(a);
+  kiln__generator_destroy(b);
+  a = create(KILN_TEST_SOURCE_DIR "/generator");
+  ck_assert_int_eq(kiln__generator_stamp(a, one), 0);
+  kiln__generator_destroy(a);
+}
+END_TEST
+
 START_TEST(broken_template_directory_is_named) {
   kiln__generator *g = NULL;
   kiln_status status = kiln__generator_create(KILN_TEST_SOURCE_DIR "/tests/data/broken_family",
@@ -451,6 +466,7 @@ Suite *suite_generator(void) {
   tcase_add_test(faulty, sandbox_reaches_nothing);
   tcase_add_test(faulty, pairs_comes_in_one_order);
   tcase_add_test(faulty, long_errors_are_cut_off);
+  tcase_add_test(faulty, the_stamp_is_of_embedded_files_alone);
   tcase_add_test(faulty, broken_template_directory_is_named);
   tcase_add_test(faulty, missing_template_directory_is_named);
   suite_add_tcase(suite, faulty);
