@@ -198,6 +198,7 @@ kiln_status kiln__generator_create_with(const kiln__allocator *allocator, const 
     if (error_size) snprintf(error, error_size, "%s", no_memory);
     return KILN_OUT_OF_MEMORY;
   }
+  made->stamp[0] = '\0';
   kiln_status status =
       kiln__sandbox_open(&made->sandbox, allocator, template_dir, error, error_size);
   if (status) goto fail_made;
