@@ -2,12 +2,13 @@
  *   cc -O2 -Iinclude bench/startup.c -Lbuild/lib -lkiln -Wl,-rpath,$PWD/build/lib -o build/startup
  *   build/startup ARCH DTYPE HEAD_DIM MASK [DEVICE]
  * Prints the milliseconds of each step, on the wall and on the processor: the context, the text,
- * the binary (compiled, or from the cache), the same once more; with a DEVICE (an ordinal) also two
- * whole plans, which load the kernel. docs/performance.md has figures. */
+ * the binary (compiled, or from the cache), the same once more; with a DEVICE (an ordinal, or emu)
+ * two whole plans instead, which load the kernel. docs/performance.md has figures. */
 #include <kiln/kiln.h>
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static double clock_ms(clockid_t clock) {
@@ -76,8 +77,11 @@ int main(int count, char **args) {
     return 2;
   }
   const int has_device = count > 5;
+  const int device = !has_device                   ? KILN_DEVICE_NONE
+                     : strcmp(args[5], "emu") == 0 ? KILN_DEVICE_EMU
+                                                   : atoi(args[5]);
   stopwatch step = start();
-  need(NULL, kiln_context_create(has_device ? atoi(args[5]) : KILN_DEVICE_NONE, NULL, &ctx));
+  need(NULL, kiln_context_create(device, NULL, &ctx));
   lap("context", step);
   step = start();
   for (int i = 0; i < 4; i++) need(ctx, kiln_attn_spec_set(ctx, &spec, fields[i], args[i + 1]));
