@@ -17,7 +17,6 @@ typedef struct planned {
 } planned;
 
 static const planned planned_words[] = {
-    {"bench", "the benchmark is not built yet"},
     {"tune", "the tuner is not built yet; every kernel runs with its default tile"},
     {"records", "tuning records are not built yet"},
     {"pack", "kernel packs are not built yet"},
@@ -36,9 +35,9 @@ static const planned planned_words[] = {
     {"--dq", "the backward pass is not built yet"},
     {"--dk", "the backward pass is not built yet"},
     {"--dv", "the backward pass is not built yet"},
-    {"--shapes", "the benchmark is not built yet"},
-    {"--against", "the benchmark is not built yet"},
-    {"--report", "the benchmark and the tuner are not built yet"},
+    {"--shapes", "no file of shapes is read yet; --seqlen-q, --batch and --num-heads give them"},
+    {"--against", "the comparison is not built yet; --algorithm flash,standard times both"},
+    {"--report", "no page is written yet; --json gives the figures"},
     {"--strategy", "the tuner is not built yet"},
     {"--budget", "the tuner is not built yet"},
 };

@@ -48,6 +48,11 @@ static double random_normal(random_state *r) {
   return radius * cos(angle);
 }
 
+void kiln__inputs_normal(kiln_dtype dtype, uint64_t seed, uint16_t *codes, int64_t count) {
+  random_state random = {.state = seed};
+  for (int64_t i = 0; i < count; i++) codes[i] = kiln__encode(dtype, random_normal(&random));
+}
+
 /* ---- where the tensors lie ---- */
 
 kiln__operand kiln__operand_packed(int buffer, int32_t batch, int32_t rows, int32_t heads,

@@ -56,6 +56,9 @@ static inline int64_t kiln__operand_at(const kiln__operand *x, int64_t batch, in
 /* Sizes, strides and scale; the addresses are left alone. */
 void kiln__inputs_args(const kiln__inputs *inputs, kiln_attn_args *args);
 
+/* Codes of normal numbers, mean 0 and deviation 1: the same on every machine for one seed. */
+void kiln__inputs_normal(kiln_dtype dtype, uint64_t seed, uint16_t *codes, int64_t count);
+
 float kiln__decode(kiln_dtype dtype, uint16_t code);
 uint16_t kiln__encode(kiln_dtype dtype, double value);
 

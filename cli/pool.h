@@ -4,7 +4,7 @@
  * is waited for, so that memory stays bounded. A machine that gives no thread still does all the
  * work, in the waiting thread.
  *
- * Called by compile and verify. */
+ * Called by compile, verify and bench. */
 #ifndef KILN_CLI_POOL_H
 #define KILN_CLI_POOL_H
 

@@ -5,6 +5,7 @@
 #include "compare.h"
 #include "device.h"
 #include "out.h"
+#include "rate.h"
 #include "selection.h"
 #include "tensor.h"
 #include "trial.h"
@@ -253,19 +254,11 @@ static kiln_status save(const session *s) {
 
 /* ---- facts ---- */
 
-/* Floating-point operations that attention needs: two a multiplication, over the keys that are
- * seen. */
-static double count_flops(const kiln__inputs *in) {
-  double pairs = 0;
-  for (int64_t row = 0; row < in->q.rows; row++) {
-    int64_t seen = in->mask == KILN_MASK_CAUSAL ? row + in->k.rows - in->q.rows + 1 : in->k.rows;
-    pairs += seen < 0 ? 0 : seen > in->k.rows ? (double)in->k.rows : (double)seen;
-  }
-  return 2.0 * in->q.batch * in->q.heads * pairs * (in->q.dim + in->v.dim);
-}
-
 static double tflops(const session *s) {
-  return s->trial.time_us > 0 ? count_flops(&s->inputs) / s->trial.time_us * 1e-6 : 0;
+  kiln_attn_args shape = KILN_ATTN_ARGS_INIT;
+  kiln__inputs_args(&s->inputs, &shape);
+  return s->trial.time_us > 0 ? kiln__rate_flops(&s->info.spec, &shape) / s->trial.time_us * 1e-6
+                              : 0;
 }
 
 static bool passes(const session *s) {

@@ -76,7 +76,11 @@ static kiln_status fill_axis(kiln_context *ctx, int device, const kiln__args *ar
   a->given = given != NULL;
   if (given) return split_list(given, a);
   if (open == KILN__OPEN_IS_ALL && is_arch) return all_archs(ctx, device, a);
-  if (open == KILN__OPEN_IS_ALL && !a->field->takes_zero) {
+  if (open == KILN__OPEN_IS_GRID && strcmp(a->field->name, "head_dim") == 0)
+    return split_list("64,128,256", a);
+  if (open == KILN__OPEN_IS_GRID && (is_arch || strcmp(a->field->name, "algorithm") == 0))
+    return KILN_OK;
+  if (open != KILN__OPEN_IS_DEFAULT && !a->field->takes_zero) {
     a->values = a->field->values;
     a->count = a->field->num_values;
   }
@@ -180,7 +184,7 @@ kiln_status kiln__selection_create(kiln_context *ctx, int device, const kiln__ar
     axis *a = &x.axes[x.num_axes++];
     a->field = &args->schema->fields[i];
     status = fill_axis(ctx, device, args, open, a);
-    x.open |= open == KILN__OPEN_IS_ALL && !a->given && !a->field->is_tile;
+    x.open |= open != KILN__OPEN_IS_DEFAULT && !a->given && !a->field->is_tile;
   }
   if (status == KILN_OK) status = expand(&x);
   if (status == KILN_OK && open == KILN__OPEN_IS_ALL) status = expand_pairs(&x);

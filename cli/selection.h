@@ -5,7 +5,7 @@
  * whose every field was given is refused where any of its variants is; a variant is only left out
  * where some field was open and its legal values do not go together.
  *
- * Called by generate, compile, explain and verify. */
+ * Called by generate, compile, explain, verify, trace and bench. */
 #ifndef KILN_CLI_SELECTION_H
 #define KILN_CLI_SELECTION_H
 
@@ -27,7 +27,9 @@ typedef struct kiln__selection {
 /* What a field that was not given stands for. */
 typedef enum kiln__open_field {
   KILN__OPEN_IS_DEFAULT, /* its default                                     */
-  KILN__OPEN_IS_ALL      /* every legal value; of arch, those the device runs */
+  KILN__OPEN_IS_ALL,     /* every legal value; of arch, those the device runs */
+  KILN__OPEN_IS_GRID     /* every legal value; but head_dim is 64, 128 and 256, the arch the
+                            device's best, the algorithm flash */
 } kiln__open_field;
 
 /* device: what ctx was created for. Refusals are printed. */

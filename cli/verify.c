@@ -8,6 +8,7 @@
 #include "device.h"
 #include "out.h"
 #include "pool.h"
+#include "prepared.h"
 #include "selection.h"
 #include "trial.h"
 #include "verbs.h"
@@ -33,19 +34,13 @@ enum {
 static const double budget =
     2e9; /* multiplications of the reference: about a second on two cores */
 
-typedef struct prepared {
-  kiln_status status;
-  char *error;
-  kiln_plan *plan;
-} prepared;
-
 typedef struct session {
   const kiln__args *args;
   kiln_context *ctx;
   int device;
   int64_t seed;
   kiln__selection selection;
-  prepared *plans;
+  kiln__prepared *plans;
   kiln__progress progress;
   int64_t passed, failed;
   double worst; /* rel_rms_error over its tolerance, of the kernel at hand */
@@ -273,21 +268,13 @@ static void verify_refusals(session *s) {
 
 /* ---- the whole ---- */
 
-/* A plan runs any sizes; these only have to be legal. */
 static void prepare(void *user, int64_t index) {
   session *s = user;
-  const kiln__variant *variant = &s->selection.variants[index];
-  prepared *p = &s->plans[index];
-  kiln_attn_args shape = KILN_ATTN_ARGS_INIT;
-  shape.batch = shape.num_heads = shape.num_heads_k = 1;
-  shape.seqlen_q = shape.seqlen_k = 128;
-  kiln_attn_args_pack(&shape, &variant->spec);
-  p->status = kiln_plan_create(s->ctx, &variant->spec, &variant->tile, &shape, &p->plan);
-  if (p->status != KILN_OK) p->error = strdup(kiln_last_error(s->ctx));
+  kiln__prepare(s->ctx, &s->selection.variants[index], &s->plans[index]);
 }
 
 static void verify_kernel(session *s, int64_t index) {
-  prepared *p = &s->plans[index];
+  kiln__prepared *p = &s->plans[index];
   const kiln__variant *variant = &s->selection.variants[index];
   int64_t failed = s->failed, passed = s->passed;
   s->worst = 0;
@@ -306,13 +293,6 @@ static void verify_kernel(session *s, int64_t index) {
   fflush(stdout);
 }
 
-static void forget(prepared *p) {
-  kiln_plan_destroy(p->plan);
-  free(p->error);
-  p->plan = NULL;
-  p->error = NULL;
-}
-
 static kiln_status verify_kernels(session *s) {
   int64_t kernels = s->selection.count, cases = 0, begun = 0;
   s->plans = calloc((size_t)kernels, sizeof *s->plans);
@@ -326,11 +306,11 @@ static kiln_status verify_kernels(session *s) {
   for (int64_t i = 0; i < kernels && !s->device_lost; i++) {
     kiln__pool_wait(pool, i);
     verify_kernel(s, i);
-    forget(&s->plans[i]);
+    kiln__prepared_destroy(&s->plans[i]);
   }
   kiln__progress_clear(&s->progress);
   kiln__pool_destroy(pool, &begun);
-  for (int64_t i = 0; i < begun; i++) forget(&s->plans[i]);
+  for (int64_t i = 0; i < begun; i++) kiln__prepared_destroy(&s->plans[i]);
   free(s->plans);
   return KILN_OK;
 }

@@ -167,36 +167,61 @@ void kiln_plan_destroy(kiln_plan *plan) {
   free(plan);
 }
 
-static kiln_status run_many(kiln_plan *plan, const kiln_attn_args *args, int count) {
+/* `turns` rounds over the sets. */
+static kiln_status run_turns(kiln_plan *plan, const kiln_attn_args *const *sets, int num_sets,
+                             int turns) {
   kiln_status status = KILN_OK;
-  for (int i = 0; i < count && status == KILN_OK; i++) status = kiln_plan_run(plan, args, NULL);
+  for (int t = 0; t < turns; t++)
+    for (int i = 0; i < num_sets && status == KILN_OK; i++)
+      status = kiln_plan_run(plan, sets[i], NULL);
   return status;
 }
 
-kiln_status kiln_plan_time(kiln_plan *plan, const kiln_attn_args *args, int warmup, int count,
-                           double *time_us) {
+/* The same between two events; *time_us is one launch's share. */
+static kiln_status time_turns(kiln_plan *plan, const kiln_attn_args *const *sets, int num_sets,
+                              int turns, double *time_us) {
   char sentence[1024];
   kiln__text error;
   void *timer = NULL;
   double total;
-  if (!plan || !time_us) return kiln__context_null(plan ? plan->ctx : NULL);
-  *time_us = 0;
   kiln_context *ctx = plan->ctx;
-  if (warmup < 0 || count < 1)
-    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
-                              "warmup is %d and count %d: they must be at least 0 and 1", warmup,
-                              count);
-  kiln_status status = run_many(plan, args, warmup);
-  if (status != KILN_OK) return status;
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
-  status = ctx->ops->timer_start(ctx->device, &error, &timer);
+  kiln_status status = ctx->ops->timer_start(ctx->device, &error, &timer);
   if (status != KILN_OK) return kiln__context_fail_text(ctx, status, &error);
-  kiln_status ran = run_many(plan, args, count);
+  kiln_status ran = run_turns(plan, sets, num_sets, turns);
   status = ctx->ops->timer_stop(ctx->device, timer, &error, &total);
   if (ran != KILN_OK) return ran;
   if (status != KILN_OK) return kiln__context_fail_text(ctx, status, &error);
-  *time_us = total / count;
+  *time_us = total / turns / num_sets;
   return KILN_OK;
+}
+
+kiln_status kiln_plan_time(kiln_plan *plan, const kiln_attn_args *args, int warmup, int count,
+                           double *time_us) {
+  if (!plan || !time_us) return kiln__context_null(plan ? plan->ctx : NULL);
+  *time_us = 0;
+  if (warmup < 0 || count < 1)
+    return kiln__context_fail(plan->ctx, KILN_INVALID_ARGUMENT,
+                              "warmup is %d and count %d: they must be at least 0 and 1", warmup,
+                              count);
+  kiln_status status = run_turns(plan, &args, 1, warmup);
+  return status == KILN_OK ? time_turns(plan, &args, 1, count, time_us) : status;
+}
+
+kiln_status kiln_plan_sample(kiln_plan *plan, const kiln_attn_args *const *sets, int num_sets,
+                             int turns, double *time_us) {
+  if (!plan || !sets || !time_us) return kiln__context_null(plan ? plan->ctx : NULL);
+  *time_us = 0;
+  kiln_context *ctx = plan->ctx;
+  if (num_sets < 1 || turns < 1)
+    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                              "num_sets is %d and turns %d: both must be at least 1", num_sets,
+                              turns);
+  if (ctx->device_id == KILN_DEVICE_EMU)
+    return kiln__context_fail(ctx, KILN_UNSUPPORTED,
+                              "the emulator has no time to measure: create the context with the "
+                              "number of a GPU");
+  return time_turns(plan, sets, num_sets, turns, time_us);
 }
 
 #define TRACE_LIMIT (256u << 20) /* bytes of text */

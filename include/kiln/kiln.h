@@ -365,6 +365,16 @@ KILN_API kiln_status kiln_context_synchronize(kiln_context *ctx);
 KILN_API kiln_status kiln_plan_time(kiln_plan *plan, const kiln_attn_args *args, int warmup,
                                     int count, double *time_us);
 
+/* One sample of a plan's time as a model meets it, with nothing of its tensors left in L2: mean
+ * microseconds of a launch, by device events on the default stream around `turns` rounds of one
+ * launch with each of the `num_sets` sets, in order. Sets of tensors that are together three times
+ * as large as L2 push each other out of it; they may share one workspace. Nothing is launched
+ * before the first event, so a caller warms up by samples that it throws away; launches shorter
+ * than the host's own work on them (a few microseconds) measure the host. Errors: as kiln_plan_run;
+ * INVALID_ARGUMENT for a number below 1; UNSUPPORTED on the emulator, which has no time. */
+KILN_API kiln_status kiln_plan_sample(kiln_plan *plan, const kiln_attn_args *const *sets,
+                                      int num_sets, int turns, double *time_us);
+
 /* Runs the cluster of one block of a plan's grid, and gives what happened in it as one JSON object:
  * loads, waits, products, softmax and stores by a model clock (docs/trace.md). It is a model of
  * the pipeline and no measurement. For plans of the emulator; o holds that cluster's part. *json

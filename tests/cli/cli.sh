@@ -9,10 +9,10 @@ cd "$(dirname "$0")/../.." || exit
 works --version
 holds "the version is one line" grep -qx 'kiln [0-9]*\.[0-9]*\.[0-9]*' "$work/stdout"
 works --help
-for verb in generate compile run verify explain trace cache doctor; do
+for verb in generate compile run verify explain trace bench cache doctor; do
   holds "--help names $verb" grep -q "^  $verb " "$work/stdout"
 done
-for verb in generate compile run verify explain trace cache doctor; do
+for verb in generate compile run verify explain trace bench cache doctor; do
   works $verb --help
   holds "help of $verb" grep -q "^usage: kiln $verb" "$work/stdout"
 done
@@ -21,7 +21,6 @@ refuses 1 "there is no verb generat; did you mean generate?" generat
 refuses 1 "there is no verb xyzzy; kiln --help lists them" xyzzy
 
 # ---- what is planned ----
-refuses 2 "bench: the benchmark is not built yet" bench
 refuses 2 "tune: the tuner is not built yet; every kernel runs with its default tile" tune --x
 refuses 2 "records: tuning records are not built yet" records show
 refuses 2 "pack: kernel packs are not built yet" pack build
@@ -29,6 +28,11 @@ refuses 2 "--softcap: no kernel has a soft cap yet; leave it out" run --softcap 
 refuses 2 "--window-left: no kernel has a sliding window yet; leave it out" run --window-left=4
 refuses 2 "--page-table: no kernel reads paged keys yet; copy the pages into one tensor" \
   run --page-table f
+refuses 2 "--shapes: no file of shapes is read yet; --seqlen-q, --batch and --num-heads give them" \
+  bench --shapes f
+refuses 2 "--against: the comparison is not built yet; --algorithm flash,standard times both" \
+  bench --against standard
+refuses 2 "--report: no page is written yet; --json gives the figures" bench --report f
 refuses 2 "--do: the backward pass is not built yet" run --do f
 refuses 2 "pass backward is not built yet; legal is forward" generate --pass backward
 refuses 2 "dtype e4m3 is not built yet; legal are fp16 and bf16" generate --dtype e4m3
@@ -51,6 +55,9 @@ refuses 1 "--device 'gpu' is unknown; give emu, cuda:N or none" generate --devic
 refuses 1 "--device 'cuda:' is unknown; give emu, cuda:N or none" generate --device cuda:
 refuses 1 "--emu-seed is for the emulator; add --device emu" verify --device none --emu-seed 1
 refuses 8 "verify runs kernels; give --device emu or cuda:N" verify --device none
+refuses 8 "bench times kernels on a GPU; give --device cuda:N" bench --device none
+refuses 2 "the emulator has no time to measure; bench needs a GPU: --device cuda:N" \
+  bench --device emu
 refuses 1 "there is no case F12x; the nearest is F12a" verify --device none --case F12x
 refuses 1 "--num-heads 10 is not a whole multiple of --num-heads-k 4" \
   explain --num-heads 10 --num-heads-k 4

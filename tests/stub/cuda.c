@@ -1,6 +1,7 @@
 /* A stub of the CUDA driver: it computes nothing, but its devices, versions and failures are what a
  * test wants, and it checks what the real one would: that a context is current in every call that
- * needs one. Built as libcuda.so.1 in a folder of its own; loaded by test_driver.c alone. */
+ * needs one. Built as libcuda.so.1 in a folder of its own; loaded by test_driver.c, and by the
+ * program in tests/cli/bench.sh. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,14 @@
 enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, NOT_FOUND = 500 };
 
 EXPORT stub_state stub = {.version = 13000, .max_threads = 1024};
+
+/* What a test outside of the process can set: one device, like an H200, with times that vary. */
+__attribute__((constructor)) static void read_environment(void) {
+  if (!getenv("STUB_H200")) return;
+  stub.num_devices = 1;
+  stub.times_vary = 1;
+  stub.devices[0] = (stub_device){"stub H200", 9, 0, 132, 232448};
+}
 
 static char contexts[STUB_MAX_DEVICES], pushed[16][8]; /* addresses alone matter */
 static void *stack[16];
@@ -193,7 +202,7 @@ kiln__cu_result cuEventSynchronize(void *event) {
 kiln__cu_result cuEventElapsedTime(float *milliseconds, void *start, void *stop) {
   (void)start;
   (void)stop;
-  *milliseconds = 0.5f;
+  *milliseconds = 0.5f + 0.125f * (float)(stub.times_vary * (stub.num_timed++ % 3));
   return 0;
 }
 

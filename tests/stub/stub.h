@@ -17,6 +17,7 @@ typedef struct stub_state {
   /* set by the test */
   int version, fail_init, fail_alloc, fail_launch, fail_load;
   int capturing, max_threads;
+  int times_vary; /* of events: 0.5 ms, 0.625 ms, 0.75 ms and again; else all 0.5 ms */
   int num_devices;
   stub_device devices[STUB_MAX_DEVICES];
   /* seen by the test */
@@ -25,7 +26,7 @@ typedef struct stub_state {
   int retained;       /* primary contexts */
   int relaxed_allocs; /* allocations and loads while the mode was relaxed */
   unsigned grid[3], block[3], shared_bytes, cluster;
-  int num_launches, num_loaded;
+  int num_launches, num_loaded, num_timed;
 } stub_state;
 
 #endif

@@ -93,6 +93,7 @@ static kiln_status launch(void *device, const kiln__launch *l, struct CUstream_s
     return f->fail_launch;
   }
   fake_launch *kept = &f->launches[f->num_launches++ % FAKE_MAX];
+  kept->entry = l->entry;
   kept->grid[0] = l->grid[0];
   kept->grid[1] = l->grid[1];
   kept->shape = l->shape;
@@ -110,21 +111,54 @@ static kiln_status is_capturing(void *device, struct CUstream_st *stream, int *c
   return KILN_OK;
 }
 
-static kiln_status timer_start(void *device, kiln__text *error, void **timer) {
+/* ---- memory: the host's ---- */
+
+static kiln_status memory_alloc(void *device, size_t bytes, void **address, kiln__text *error) {
+  fake *f = device;
   (void)error;
+  f->num_allocs++;
+  *address = aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return *address ? KILN_OK : KILN_OUT_OF_MEMORY;
+}
+
+static kiln_status memory_free(void *device, void *address, kiln__text *error) {
+  fake *f = device;
+  (void)error;
+  f->num_frees++;
+  free(address);
+  return KILN_OK;
+}
+
+static kiln_status copy(void *device, void *to, const void *from, size_t bytes, kiln__text *error) {
+  (void)device;
+  (void)error;
+  memcpy(to, from, bytes);
+  return KILN_OK;
+}
+
+/* ---- time ---- */
+
+static kiln_status timer_start(void *device, kiln__text *error, void **timer) {
+  fake *f = device;
+  (void)error;
+  f->timed_from = f->num_launches;
   *timer = device;
   return KILN_OK;
 }
 
 static kiln_status timer_stop(void *device, void *timer, kiln__text *error, double *time_us) {
-  (void)device;
+  fake *f = device;
   (void)timer;
   (void)error;
-  *time_us = 120.0;
+  *time_us = f->launch_us * (f->num_launches - f->timed_from);
   return KILN_OK;
 }
 
 const kiln__device_ops fake_device_ops = {
+    .memory_alloc = memory_alloc,
+    .memory_free = memory_free,
+    .upload = copy,
+    .download = copy,
     .module_load = module_load,
     .module_unload = module_unload,
     .entry_get = entry_get,
@@ -262,6 +296,7 @@ kiln_context *fake_context(fake *f, const char *cache_dir) {
   memset(f, 0, sizeof *f);
   f->record = fake_record;
   f->compiler_version = "fake 1.0";
+  f->launch_us = 12;
   ck_assert_int_eq(kiln_context_create(KILN_DEVICE_NONE, &o, &ctx), KILN_OK);
   ctx->device_id = 0;
   ctx->ops = &fake_device_ops;

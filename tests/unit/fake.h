@@ -1,7 +1,8 @@
 /* A device, a generator and a compiler that only record what they are asked, so that the runtime
  * can be tested on a machine without a GPU. They are put into a context made for KILN_DEVICE_NONE.
  *
- * Called by test_launch.c, test_plan.c and test_alloc.c; single-threaded unless said otherwise. */
+ * Called by test_launch.c, test_plan.c, test_alloc.c, test_driver.c and test_bench.c;
+ * single-threaded unless said otherwise. */
 #ifndef KILN_TESTS_FAKE_H
 #define KILN_TESTS_FAKE_H
 
@@ -11,6 +12,7 @@
 #define FAKE_MAX 16
 
 typedef struct fake_launch {
+  const void *entry; /* as entry_get gave it: another one for every kernel */
   uint32_t grid[2];
   kiln__entry_shape shape;
   int num_params;
@@ -22,6 +24,9 @@ typedef struct fake {
   int capturing;
   int num_loads, num_unloads, num_entries;
   int num_launches, num_clears, num_maps;
+  double launch_us; /* of every launch, by the device's events; 12 by default */
+  int timed_from;   /* launches before the timer at hand */
+  int num_allocs, num_frees;
   fake_launch launches[FAKE_MAX];
   kiln__tensor_map maps[FAKE_MAX];
   size_t cleared[FAKE_MAX];

@@ -16,6 +16,7 @@
   X(textbook)               \
   X(generator)              \
   X(cli)                    \
+  X(bench)                  \
   X(status)                 \
   X(nvrtc_log)              \
   X(nvrtc)                  \

@@ -245,6 +245,43 @@ START_TEST(timing) {
 }
 END_TEST
 
+/* The sets take turns, and the mean is of all launches. */
+START_TEST(samples) {
+  fake f;
+  kiln_context *ctx = fake_context(&f, "");
+  kiln_attn_spec spec = spec_64();
+  kiln_attn_args first = args_64(), second = first;
+  const kiln_attn_args *sets[] = {&first, &second};
+  kiln_plan *plan;
+  double time_us = 1;
+  second.q = MEMORY + 0x300000;
+  ck_assert_int_eq(kiln_plan_create(ctx, &spec, NULL, &first, &plan), KILN_OK);
+  ck_assert_int_eq(kiln_plan_sample(plan, sets, 2, 3, &time_us), KILN_OK);
+  ck_assert_int_eq(f.num_launches, 6);
+  for (int i = 0; i < 6; i++) ck_assert_ptr_eq(f.launches[i].args.q, sets[i % 2]->q);
+  ck_assert(time_us == 12);
+  ck_assert_int_eq(kiln_plan_sample(plan, sets, 0, 1, &time_us), KILN_INVALID_ARGUMENT);
+  ck_assert_str_eq(kiln_last_error(ctx), "num_sets is 0 and turns 1: both must be at least 1");
+  ck_assert(time_us == 0);
+  ck_assert_int_eq(kiln_plan_sample(plan, sets, 2, 0, &time_us), KILN_INVALID_ARGUMENT);
+  ck_assert_int_eq(kiln_plan_sample(plan, NULL, 1, 1, &time_us), KILN_INVALID_ARGUMENT);
+  ck_assert_int_eq(kiln_plan_sample(NULL, sets, 1, 1, &time_us), KILN_INVALID_ARGUMENT);
+  second.batch = -1; /* what is refused stops the sample */
+  time_us = 1;
+  ck_assert_int_eq(kiln_plan_sample(plan, sets, 2, 3, &time_us), KILN_INVALID_ARGUMENT);
+  ck_assert_int_eq(f.num_launches, 7);
+  ck_assert(time_us == 0);
+  ctx->device_id = KILN_DEVICE_EMU;
+  ck_assert_int_eq(kiln_plan_sample(plan, sets, 1, 1, &time_us), KILN_UNSUPPORTED);
+  ck_assert_str_eq(kiln_last_error(ctx), "the emulator has no time to measure: create the context "
+                                         "with the number of a GPU");
+  ck_assert_int_eq(f.num_launches, 7);
+  ctx->device_id = 0;
+  kiln_plan_destroy(plan);
+  fake_context_destroy(ctx);
+}
+END_TEST
+
 START_TEST(a_child_process_may_not_launch) {
   fake f;
   kiln_context *ctx = fake_context(&f, "");
@@ -278,6 +315,7 @@ Suite *suite_plan(void) {
   tcase_add_test(tests, compiling_switched_off);
   tcase_add_test(tests, one_call_keeps_its_plan);
   tcase_add_test(tests, timing);
+  tcase_add_test(tests, samples);
   tcase_add_test(tests, a_child_process_may_not_launch);
   suite_add_tcase(suite, tests);
   return suite;
