@@ -120,7 +120,10 @@ kiln_status kiln_attn_spec_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln
 static kiln_status resolve_source(kiln_context *ctx, const kiln_attn_spec *spec,
                                   const kiln_tile *tile, kiln_source **out) {
   kiln_source *source = calloc(1, sizeof *source);
-  if (!source) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a source");
+  if (!source) {
+    kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a source");
+    return KILN_OUT_OF_MEMORY;
+  }
   source->for_emulator = ctx->device_id == KILN_DEVICE_EMU;
   kiln_status status = kiln__take_spec(ctx, spec, tile, &source->spec, &source->tile);
   if (status == KILN_OK) status = kiln__context_resolve(ctx, &source->spec, &source->tile);

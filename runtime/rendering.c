@@ -3,6 +3,7 @@
  * both is none. */
 #include "runtime/rendering.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,9 +33,7 @@ static int make_key(const char *stamp, const kiln_source *source, char key[KILN_
 }
 
 static void name_of(const char *key, char name[64]) {
-  memcpy(name, "rendering-", 10);
-  memcpy(name + 10, key, 40);
-  memcpy(name + 50, ".json", 6);
+  snprintf(name, 64, "rendering-%.40s.json", key);
 }
 
 static int digest_of(const char *source_id, const char *record, char hex[KILN__ID_SIZE]) {
