@@ -171,7 +171,7 @@ void kiln_plan_destroy(kiln_plan *plan) {
 static kiln_status run_turns(kiln_plan *plan, const kiln_attn_args *const *sets, int num_sets,
                              int turns) {
   kiln_status status = KILN_OK;
-  for (int t = 0; t < turns; t++)
+  for (int t = 0; t < turns && status == KILN_OK; t++)
     for (int i = 0; i < num_sets && status == KILN_OK; i++)
       status = kiln_plan_run(plan, sets[i], NULL);
   return status;

@@ -16,6 +16,14 @@
 /* A field that is added to either has to be written into the key. */
 _Static_assert(sizeof(kiln_attn_spec) == 48 && sizeof(kiln_tile) == 24, "fields of the key");
 
+/* The digest of a text, which is freed. 0, or -1 where the text is not whole. */
+static int digest_text(kiln__text *text, char hex[KILN__ID_SIZE]) {
+  const int whole = !text->truncated;
+  if (whole) kiln__digest_bytes(kiln__text_get(text), text->length, hex);
+  kiln__text_free(text);
+  return whole ? 0 : -1;
+}
+
 /* 0, or -1 without memory. */
 static int make_key(const char *stamp, const kiln_source *source, char key[KILN__ID_SIZE]) {
   const kiln_attn_spec *s = &source->spec;
@@ -26,10 +34,7 @@ static int make_key(const char *stamp, const kiln_source *source, char key[KILN_
                     source->for_emulator, s->arch, (int)s->pass, (int)s->algorithm, (int)s->dtype,
                     (int)s->head_dim, (int)s->head_dim_v, (int)s->mask, (int)t->block_m,
                     (int)t->block_n, (int)t->num_stages, (int)t->num_warps);
-  const int whole = !text.truncated;
-  if (whole) kiln__digest_bytes(kiln__text_get(&text), strlen(kiln__text_get(&text)), key);
-  kiln__text_free(&text);
-  return whole ? 0 : -1;
+  return digest_text(&text, key);
 }
 
 static void name_of(const char *key, char name[64]) {
@@ -40,10 +45,7 @@ static int digest_of(const char *source_id, const char *record, char hex[KILN__I
   kiln__text text;
   kiln__text_init(&text, strlen(source_id) + strlen(record) + 2);
   kiln__text_printf(&text, "%s\n%s", source_id, record);
-  const int whole = !text.truncated;
-  if (whole) kiln__digest_bytes(kiln__text_get(&text), strlen(kiln__text_get(&text)), hex);
-  kiln__text_free(&text);
-  return whole ? 0 : -1;
+  return digest_text(&text, hex);
 }
 
 static const char *string_of(const json_t *note, const char *name) {
