@@ -6,6 +6,7 @@
 #   make clean   removes the build directory; .deps/ stays
 BUILD ?= build
 JOBS ?= $(shell nproc)
+MAKEFLAGS += --no-print-directory
 
 .PHONY: all deps configure build demo quick check full lint format clean
 
