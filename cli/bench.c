@@ -300,7 +300,7 @@ static kiln_status run(const kiln__args *args) {
 const kiln__verb kiln__verb_bench = {
     .name = "bench",
     .usage = "SELECTION [--seqlen-q LIST] [--seqlen-k N] [--batch N] [--num-heads N]",
-    .sentence = "Times kernels on a GPU, by default those of a grid of head dims, masks and lengths.",
+    .sentence = "Times kernels on a GPU, by default a grid of head dims, masks and lengths.",
     .flags = flags,
     .groups = KILN__TAKES_SELECTION,
     .run = run,
