@@ -9,46 +9,67 @@ local dtypes = require("dtype")
 
 local ampere = { name = "ampere", template = "forward/ampere.tmpl.cu" }
 
--- Preferred tiles by the larger head dim: { block_m, block_n, num_stages, num_warps }; the first
--- legal one is the default. 32 rows a warp (128 rows, 4 warps) feed two MMAs from every K and V
--- fragment and run near the register limit; above 128 columns the output alone takes 128 registers
--- of a thread, so a warp keeps 16 rows. TFLOP/s on the H200 at 4096 keys, none and causal:
--- head_dim 64: 112 keys in one slot 299, 272; 64 keys in two 287, 261
--- head_dim 128: 48 keys 318, 277; 64 keys, which spill a few registers, 321, 259
--- head_dim 256: 64 rows, two blocks a multiprocessor, 304, 267; 128 rows 235, 207
+-- Preferred tiles: { block_m, block_n, num_stages, num_warps } where head_dim and head_dim_v are at
+-- most `upto`. The default is the first of which a multiprocessor holds two blocks, otherwise the
+-- first legal one. docs/performance.md has what was measured.
 local preferred = {
-  { upto = 64, { 128, 112, 1, 4 }, { 128, 64, 1, 4 } },
-  { upto = 96, { 128, 64, 2, 4 }, { 128, 64, 1, 4 }, { 64, 64, 1, 4 } },
-  { upto = 128, { 128, 48, 1, 4 }, { 64, 64, 1, 4 } },
-  { upto = 256, { 64, 64, 1, 4 }, { 64, 32, 1, 4 } },
+  { upto = { 64, 64 }, { 128, 64, 2, 4 }, { 128, 32, 2, 4 } },
+  { upto = { 256, 128 }, { 128, 32, 3, 4 }, { 128, 32, 2, 4 }, { 128, 32, 1, 4 },
+    { 64, 32, 1, 4 } },
+  { upto = { 256, 256 }, { 64, 64, 1, 4 }, { 64, 32, 1, 4 } },
 }
 
--- Where the assembler spills with the tiles above: sm_120, causal. Found by tests/nvrtc_matrix.lua.
-local instead = {
-  sm_120 = {
-    { from = 104, upto = 128, { 128, 32, 1, 4 } },
-    { from = 248, upto = 248, { 64, 48, 1, 4 } },
-  },
-}
+-- Scores and outputs that a thread may keep: about 56 registers remain for fragments, the state of
+-- the rows and addresses. With held queries, whose fragments are read once, fewer must do: above
+-- this the assembler spills (head_dim 88 and more).
+local MAX_LIVE, MAX_HELD = 200, 160
 
--- Scores and outputs (fp32) that a thread may keep: about 56 registers remain for fragments, the
--- state of the rows and addresses.
-local MAX_LIVE = 200
+-- Scores are computed 32 keys at a time where the queries stay in registers, else for a block.
+local SLICE = 32
+
+-- Who computes what. A warp has 16 or 32 rows; where 32 rows of o would not fit its registers, two
+-- warps share 32 rows, half of the keys and half of the columns of o each.
+local function split(spec, tile)
+  local x = { m_tiles = tile.block_m // tile.num_warps // 16, slice = tile.block_n }
+  local dv16 = layout.round_up(spec.head_dim_v, 16)
+  x.paired = x.m_tiles == 1 and dv16 > 128 and tile.num_warps > 1 and tile.block_n % 32 == 0
+  if x.paired then
+    x.m_tiles, x.slice, dv16 = 2, tile.block_n // 2, layout.round_up(dv16, 32) // 2
+  end
+  x.o_groups = dv16 // 16
+  -- Registers of a thread: outputs, then queries or scores.
+  local held = x.m_tiles * (dv16 // 2 + layout.round_up(spec.head_dim, 16) // 4 + SLICE // 2)
+  x.live = x.m_tiles * (dv16 // 2 + x.slice // 2)
+  x.q_held = not x.paired and tile.num_stages > 1 and tile.block_n % SLICE == 0
+             and held <= MAX_HELD
+  if x.q_held then x.slice, x.live = SLICE, held end
+  return x
+end
 
 local function derive(spec, tile)
-  local qk_rows = layout.rows(layout.round_up(spec.head_dim, 16))
-  local v_rows = layout.rows(layout.round_up(spec.head_dim_v, 16))
-  local k_bytes, v_bytes = tile.block_n * qk_rows.pitch, tile.block_n * v_rows.pitch
-  local map = layout.map({
-    { name = "q", bytes = tile.block_m * qk_rows.pitch },
-    { name = "k", bytes = tile.num_stages * k_bytes },
-    { name = "v", bytes = tile.num_stages * v_bytes },
-    { name = "o", bytes = tile.block_m * v_rows.pitch, over = "q" },
-  })
-  return {
-    qk_rows = qk_rows, v_rows = v_rows, k_bytes = k_bytes, v_bytes = v_bytes, map = map,
-    threads = 32 * tile.num_warps, rows_per_warp = tile.block_m // tile.num_warps,
+  local x = split(spec, tile)
+  x.qk_rows = layout.rows(layout.round_up(spec.head_dim, 16))
+  x.v_rows = layout.rows(layout.round_up(spec.head_dim_v, x.paired and 32 or 16))
+  x.p_rows = layout.rows(tile.block_n)
+  x.k_bytes = tile.block_n * x.qk_rows.pitch
+  x.stage_bytes = x.k_bytes + tile.block_n * x.v_rows.pitch
+  local q_bytes = tile.block_m * x.qk_rows.pitch
+  -- Queries that go to registers at once may lie in the slot that is filled last.
+  local over = x.q_held and q_bytes <= x.stage_bytes and "kv" or nil
+  local regions = {
+    { name = "kv", bytes = tile.num_stages * x.stage_bytes },
+    { name = "q", bytes = q_bytes, over = over, from = (tile.num_stages - 1) * x.stage_bytes },
+    { name = "o", bytes = tile.block_m * x.v_rows.pitch, over = "kv" },
+    { name = "failed", bytes = 4 },
   }
+  if x.paired then
+    regions[#regions + 1] = { name = "p", bytes = tile.block_m * x.p_rows.pitch }
+    regions[#regions + 1] = { name = "exchange", bytes = 4 * 32 * tile.num_warps }
+  end
+  x.map = layout.map(regions)
+  x.threads, x.rows = 32 * tile.num_warps, 16 * x.m_tiles
+  x.s_step, x.o_step = x.slice // 2, x.o_groups * 8 -- numbers of a thread in each row tile
+  return x
 end
 
 function ampere.serves(spec)
@@ -58,32 +79,27 @@ function ampere.serves(spec)
   return true
 end
 
--- The preferred tiles for a head dim, in order.
-local function candidates(widest, arch)
-  local out = {}
-  for _, row in ipairs(instead[arch.name] or {}) do
-    if widest >= row.from and widest <= row.upto then table.move(row, 1, #row, #out + 1, out) end
-  end
-  for _, row in ipairs(preferred) do
-    if widest <= row.upto then table.move(row, 1, #row, #out + 1, out) end
-  end
-  return out
+local function two_fit(spec, tile, arch)
+  return 2 * (derive(spec, tile).map.bytes + arch.smem_reserved) <= arch.smem_per_sm
 end
 
 -- wanted: the fields that were given, or nil.
 function ampere.default_tile(spec, arch, wanted)
   wanted = wanted or {}
-  local widest, reason = math.max(spec.head_dim, spec.head_dim_v), nil
-  for _, t in ipairs(candidates(widest, arch)) do
-    local tile = {
-      block_m = wanted.block_m or t[1], block_n = wanted.block_n or t[2],
-      num_stages = wanted.num_stages or t[3], num_warps = wanted.num_warps or t[4],
-    }
-    local ok, why = ampere.check(spec, tile, arch)
-    if ok then return tile end
-    reason = reason or why
+  local legal, reason
+  for _, row in ipairs(preferred) do
+    local fits = spec.head_dim <= row.upto[1] and spec.head_dim_v <= row.upto[2]
+    for _, t in ipairs(fits and row or {}) do
+      local tile = {
+        block_m = wanted.block_m or t[1], block_n = wanted.block_n or t[2],
+        num_stages = wanted.num_stages or t[3], num_warps = wanted.num_warps or t[4],
+      }
+      local ok, why = ampere.check(spec, tile, arch)
+      if ok and two_fit(spec, tile, arch) then return tile end
+      if ok then legal = legal or tile else reason = reason or why end
+    end
   end
-  return nil, reason
+  return legal, reason
 end
 
 local function check_shape(tile)
@@ -110,10 +126,9 @@ function ampere.check(spec, tile, arch)
   local x = derive(spec, tile)
   ok, sentence = layout.fits(x.map, arch)
   if not ok then return nil, sentence end
-  local live = x.rows_per_warp // 16 * (tile.block_n // 2 + x.v_rows.cols // 2)
-  if live <= MAX_LIVE then return true end
+  if x.live <= MAX_LIVE then return true end
   sentence = "the tile keeps %d scores and outputs in the registers of a thread, %d fit"
-  return nil, sentence:format(live, MAX_LIVE)
+  return nil, sentence:format(x.live, MAX_LIVE)
 end
 
 -- How the block copies one of q, k and v to shared memory.
@@ -126,22 +141,19 @@ end
 
 function ampere.values(spec, tile)
   local x, dtype = derive(spec, tile), dtypes[spec.dtype]
-  return {
-    block_m = tile.block_m, block_n = tile.block_n, num_stages = tile.num_stages,
-    threads = x.threads, rows_per_warp = x.rows_per_warp, m_tiles = x.rows_per_warp // 16,
-    d16 = x.qk_rows.cols, dv16 = x.v_rows.cols, dv = spec.head_dim_v,
-    qk_rows = x.qk_rows, v_rows = x.v_rows, k_bytes = x.k_bytes, v_bytes = x.v_bytes,
-    at = x.map.at,
-    copies = {
-      copy_of("q", tile.block_m, spec.head_dim, x.qk_rows, x.threads),
-      copy_of("k", tile.block_n, spec.head_dim, x.qk_rows, x.threads),
-      copy_of("v", tile.block_n, spec.head_dim_v, x.v_rows, x.threads),
-    },
-    store = layout.copy(tile.block_m, x.v_rows.chunks, x.threads),
-    causal = spec.mask == "causal", dtype = spec.dtype, wide_exponent = dtype.wide_exponent,
-    mma = "mma_m16n8k16_" .. spec.dtype, pack = dtype.pack,
-    shift = dtype.wide_exponent and "(float)a.shift" or "-15.0f",
+  x.block_m, x.block_n, x.num_stages = tile.block_m, tile.block_n, tile.num_stages
+  x.d16, x.dv, x.at, x.score_cols = x.qk_rows.cols, spec.head_dim_v, x.map.at, x.slice
+  x.copies = {
+    copy_of("q", tile.block_m, spec.head_dim, x.qk_rows, x.threads),
+    copy_of("k", tile.block_n, spec.head_dim, x.qk_rows, x.threads),
+    copy_of("v", tile.block_n, spec.head_dim_v, x.v_rows, x.threads),
   }
+  x.store = layout.copy(tile.block_m, x.v_rows.chunks, x.threads)
+  x.causal, x.dtype, x.wide_exponent = spec.mask == "causal", spec.dtype, dtype.wide_exponent
+  x.mma, x.pack = "mma_m16n8k16_" .. spec.dtype, dtype.pack
+  x.lead, x.shift = 8, "-15.0f"
+  if dtype.wide_exponent then x.lead, x.shift = 0, "(float)a.shift" end
+  return x
 end
 
 function ampere.record(spec, tile)

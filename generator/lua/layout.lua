@@ -35,11 +35,11 @@ function layout.rows(cols)
 end
 
 -- How `threads` threads copy `rows` rows of `chunks` chunks: `wide` neighbouring threads share a
--- row, and each takes the chunks `wide` apart. wide is the largest power of two that divides the
--- row, if that leaves at least 64 contiguous bytes; otherwise the next one above the row, with idle
--- threads.
+-- row, and each takes the chunks `wide` apart. wide is the largest power of two up to 8 that
+-- divides the row, if that leaves at least 64 contiguous bytes; otherwise the next one above the
+-- row, with idle threads.
 function layout.copy(rows, chunks, threads)
-  local wide = chunks & -chunks
+  local wide = math.min(chunks & -chunks, 8)
   if wide < 4 and chunks > 2 then
     wide = 1
     while wide < chunks do wide = wide * 2 end
@@ -60,11 +60,11 @@ function layout.panels(rows, cols)
 end
 
 -- The shared-memory map: regions in order, each at a multiple of its alignment; one with `over`
--- begins where the region of that name does. at: offsets by name.
+-- begins `from` bytes (or 0) behind the begin of the region of that name. at: offsets by name.
 function layout.map(regions)
   local bytes, at, list = 0, {}, {}
   for i, region in ipairs(regions) do
-    local offset = region.over and at[region.over]
+    local offset = region.over and at[region.over] + (region.from or 0)
                    or layout.round_up(bytes, region.align or 128)
     at[region.name] = offset
     list[i] = { name = region.name, offset = offset, bytes = region.bytes }

@@ -54,8 +54,8 @@ function standard.values(spec)
   local block_m, block_n = the_tile.block_m, the_tile.block_n
   local scores, output = x.scores.at, x.output.at
   return {
-    block_m = block_m, block_n = block_n, d16 = x.qk_rows.cols, dv16 = x.v_rows.cols,
-    dim = spec.head_dim, dv = spec.head_dim_v,
+    block_m = block_m, block_n = block_n, score_cols = block_n,
+    d16 = x.qk_rows.cols, dv16 = x.v_rows.cols, dim = spec.head_dim, dv = spec.head_dim_v,
     at = { q = scores.q, k = scores.k, p = output.p, v = output.v },
     qk_rows = x.qk_rows, v_rows = x.v_rows, p_rows = x.p_rows,
     copies = {

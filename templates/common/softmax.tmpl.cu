@@ -31,7 +31,7 @@ DEV void state_clear(RowState *st) {
 /* Hides columns at and beyond limit[r]; limits count from this thread's first column. */
 DEV void mask_scores(float *s, int limit0, int limit1) {
 #pragma unroll
-  for (int j = 0; j < ${block_n // 8}; j++) {
+  for (int j = 0; j < ${score_cols // 8}; j++) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       s[4 * j + i] = 8 * j + i < limit0 ? s[4 * j + i] : NEG_INFINITY;
@@ -40,12 +40,10 @@ DEV void mask_scores(float *s, int limit0, int limit1) {
   }
 }
 
-/* Takes the first `columns` columns of every thread's share of a block into m. factor[r]: what
- * earlier p and sums of p v must be multiplied by. ref[r]: the new m, but 0 for a row that is
- * hidden everywhere so far: it keeps m = -inf and p = 0. */
-DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor, float *ref,
-                       float c) {
-  float top[2] = {s[0], s[2]};
+/* top[r]: the maximum of the first `columns` columns of row r. */
+DEV void block_maximum(const float *s, int columns, float *top) {
+  top[0] = s[0];
+  top[1] = s[2];
 #pragma unroll
   for (int j = 0; j < columns / 8; j++) {
 #pragma unroll
@@ -53,28 +51,24 @@ DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor,
       top[r] = fmaxf(top[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
   }
 #pragma unroll
+  for (int r = 0; r < 2; r++) top[r] = quad_max(top[r]);
+}
+/* Takes top into m. factor[r]: what earlier p and sums of p v must be multiplied by. ref[r]: the
+ * new m, but 0 for a row that is hidden everywhere so far: it keeps m = -inf and p = 0. */
+DEV void raise_state(const float *top, RowState *st, float *factor, float *ref, float c) {
+#pragma unroll
   for (int r = 0; r < 2; r++) {
-    const float m = fmaxf(st->m[r], quad_max(top[r]));
+    const float m = fmaxf(st->m[r], top[r]);
     ref[r] = m == NEG_INFINITY ? 0.0f : m;
     factor[r] = ex2((st->m[r] - ref[r]) * c);
     st->m[r] = m;
     st->l[r] *= factor[r];
   }
 }
-
-/* s <- 2^(s c + bias) */
-DEV void exponentials(float *s, const float *bias, float c) {
-#pragma unroll
-  for (int j = 0; j < ${block_n // 8}; j++) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
-  }
-}
-
 /* s <- 2^((s - ref) c - shift): subtracted first, so that the rounding of ref c cannot show. */
 DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 #pragma unroll
-  for (int j = 0; j < ${block_n // 8}; j++) {
+  for (int j = 0; j < ${score_cols // 8}; j++) {
 #pragma unroll
     for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
   }
@@ -83,7 +77,7 @@ DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 /* l += this thread's part of the block's sums */
 DEV void sum_rows(const float *s, float *l) {
 #pragma unroll
-  for (int j = 0; j < ${block_n // 8}; j++) {
+  for (int j = 0; j < ${score_cols // 8}; j++) {
 #pragma unroll
     for (int r = 0; r < 2; r++) l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
   }

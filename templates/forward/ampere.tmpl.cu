@@ -1,26 +1,41 @@
 //@ include("common/args.tmpl.cu")
 
 /* FlashAttention forward for mma.sync: a block of ${threads} threads computes ${block_m} query rows
- * of one head, a warp ${rows_per_warp} of them. Keys and values pass through shared memory
- * in blocks of ${block_n}, from the last visible one to the first; scores, probabilities and the
- * output stay in registers. */
+ * of one head. Keys and values pass through shared memory in blocks of ${block_n}, from the last
+ * visible one to the first; scores${q_held and ", queries" or ""} and the output stay in registers.
+ *
+//@ if wide_exponent then
+ * A row's reference m is the maximum of the blocks up to the first of which every row of the block
+ * has seen a key, and p = 2^((s - m) c) from then on, however large later scores are: bf16 and fp32
+ * share the exponent range, p may exceed 1 by far, and the common factor leaves with 1 / l.
+//@ else
+ * A row's reference m is the maximum of the blocks up to the first that every row of the block sees
+ * whole, and p = 2^((s - m) c + ${lead}) from then on. fp16 ends at 2^16 and at 2^-24: scores may
+ * rise by ${16 - lead} powers of two, and what lies less than ${24 + lead} below the reference
+ * counts. The common factor leaves with 1 / l.
+//@ end
+ * So steady blocks need no maximum, no rescaling and no wait before the exponentials. What this
+ * cannot hold (holds() says) is computed again by the exact pass, with the running maximum. */
 //@ include("common/softmax.tmpl.cu")
 
 /* ---- global to shared memory ---- */
-//@ for _, t in ipairs(copies) do
 
-/* Starts the copy of rows first .. first + ${t.rows - 1} of ${t.name}. Rows at and past end become
- * 0: nothing is read for them, whatever their address.
+//@ for _, t in ipairs(copies) do
+/* This thread's first chunk of ${t.name}, from a block's first row on: bytes */
+DEV i64 line_${t.name}(i64 row_bytes) {
+  return thread_index() / ${t.wide} * row_bytes + 16 * (thread_index() % ${t.wide});
+}
+/* Starts the copy of ${t.rows} rows of ${t.name}. Those from `rows` on become 0: nothing is read
+ * for them, whatever their address.
 //@ if t.padded then
  * So do columns ${t.dim} to ${t.layout.cols - 1}.
 //@ end
  */
-DEV void copy_${t.name}(u32 to, const char *from, i64 row_bytes, int first, int end) {
+DEV void copy_${t.name}(u32 to, const char *line, i64 row_bytes, int rows) {
   const int row0 = thread_index() / ${t.wide}, chunk0 = thread_index() % ${t.wide};
-  const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
-#pragma unroll 4
+#pragma unroll
   for (int i = 0; i < ${t.passes}; i++) {
-    const int row = row0 + ${t.step} * i, inside = row < end - first;
+    const int row = row0 + ${t.step} * i;
     const u32 line_to = to + (u32)row * ${t.layout.pitch};
 //@ if t.ragged_rows then
     if (row >= ${t.rows}) break;
@@ -31,116 +46,31 @@ DEV void copy_${t.name}(u32 to, const char *from, i64 row_bytes, int first, int 
 //@ if t.ragged_chunks then
       if (chunk >= ${t.layout.chunks}) break;
 //@ end
-      const int bytes = inside${t.padded and " && chunk < " .. t.dim // 8 or ""} ? 16 : 0;
+      const int bytes = row < rows${t.padded and " && chunk < " .. t.dim // 8 or ""} ? 16 : 0;
       const u32 at = line_to + (u32)(chunk ^ ${t.layout.swizzle_text("row")}) * 16;
-      cp_async_16(at, line + 16 * c, bytes);
+      cp_async_16(at, line + ${t.step} * i * row_bytes + 16 * c, bytes);
     }
-    line += ${t.step} * row_bytes;
   }
 }
 //@ end
 
-/* ---- products ---- */
+/* Keys and values on their way: this thread's first chunks of the blocks that are copied next. */
+typedef struct {
+  const char *k, *v;
+  i64 k_row, v_row; /* bytes */
+} Feed;
 
-/* s (${rows_per_warp} x ${block_n}) = q k^T for the warp's rows, which begin at address q */
-DEV void scores(float *s, u32 q, u32 k) {
-  const int lane = thread_index() & 31;
-  const int q_row = lane & 15, q_chunk = lane >> 4;
-  const int k_row = (lane & 7) + (lane >> 4) * 8, k_chunk = lane >> 3 & 1;
-#pragma unroll
-  for (int i = 0; i < ${m_tiles * block_n // 2}; i++) s[i] = 0.0f;
-#pragma unroll
-  for (int kk = 0; kk < ${d16 // 16}; kk++) {
-    u32 a[${4 * m_tiles}];
-#pragma unroll
-    for (int t = 0; t < ${m_tiles}; t++) {
-      const int row = 16 * t + q_row, chunk = (2 * kk + q_chunk) ^ ${qk_rows.swizzle_text("q_row")};
-      ldmatrix_x4(a + 4 * t, q + (u32)row * ${qk_rows.pitch} + (u32)chunk * 16);
-    }
-#pragma unroll
-    for (int j = 0; j < ${block_n // 16}; j++) {
-      const int row = 16 * j + k_row, chunk = (2 * kk + k_chunk) ^ ${qk_rows.swizzle_text("k_row")};
-      u32 b[4];
-      ldmatrix_x4(b, k + (u32)row * ${qk_rows.pitch} + (u32)chunk * 16);
-#pragma unroll
-      for (int t = 0; t < ${m_tiles}; t++) {
-        ${mma}(s + t * ${block_n // 2} + 8 * j, a + 4 * t, b);
-        ${mma}(s + t * ${block_n // 2} + 8 * j + 4, a + 4 * t, b + 2);
-      }
-    }
-  }
+/* Starts the copy of the next block's keys, or values, and steps towards the first block. */
+DEV void feed_k(Feed *f, u32 to, int rows) {
+  copy_k(to, f->k, f->k_row, rows);
+  f->k -= ${block_n} * f->k_row;
+}
+DEV void feed_v(Feed *f, u32 to, int rows) {
+  copy_v(to, f->v, f->v_row, rows);
+  f->v -= ${block_n} * f->v_row;
 }
 
-/* o (${rows_per_warp} x ${dv16}) += p v; p is rounded to ${dtype} here */
-DEV void accumulate(float *o, const float *p, u32 v) {
-  const int lane = thread_index() & 31;
-  const int v_row = lane & 15, v_chunk = lane >> 4;
-#pragma unroll
-  for (int kk = 0; kk < ${block_n // 16}; kk++) {
-    u32 a[${4 * m_tiles}];
-#pragma unroll
-    for (int t = 0; t < ${m_tiles}; t++) {
-      const float *x = p + t * ${block_n // 2} + 8 * kk;
-#pragma unroll
-      for (int i = 0; i < 4; i++) a[4 * t + i] = ${pack}(x[2 * i], x[2 * i + 1]);
-    }
-#pragma unroll
-    for (int j = 0; j < ${dv16 // 16}; j++) {
-      const int row = 16 * kk + v_row, chunk = (2 * j + v_chunk) ^ ${v_rows.swizzle_text("v_row")};
-      u32 b[4];
-      ldmatrix_x4_trans(b, v + (u32)row * ${v_rows.pitch} + (u32)chunk * 16);
-#pragma unroll
-      for (int t = 0; t < ${m_tiles}; t++) {
-        ${mma}(o + t * ${dv16 // 2} + 8 * j, a + 4 * t, b);
-        ${mma}(o + t * ${dv16 // 2} + 8 * j + 4, a + 4 * t, b + 2);
-      }
-    }
-  }
-}
-
-/* ---- output ---- */
-//@ local swizzle = v_rows.swizzle_text("row")
-
-/* Normalises o, rounds it and lays it into shared memory; writes the log-sum-exp of the warp's
- * rows. */
-DEV void finish_rows(const float *o, const RowState *st, u32 to, float *lse, int first,
-                     const ForwardArgs *a, float shift) {
-  const int lane = thread_index() & 31, warp_row = thread_index() / 32 * ${rows_per_warp};
-#pragma unroll
-  for (int t = 0; t < ${m_tiles}; t++) {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const int row = warp_row + 16 * t + 8 * r + lane / 4;
-      const float l = quad_sum(st[t].l[r]), inverse = row_inverse(l, sees_keys(first + row, a));
-#pragma unroll
-      for (int j = 0; j < ${dv16 // 8}; j++) {
-        const float *x = o + t * ${dv16 // 2} + 4 * j + 2 * r;
-        const u32 at = to + (u32)row * ${v_rows.pitch} + (u32)(j ^ ${swizzle}) * 16;
-        sts_u32(at + (lane & 3) * 4, ${pack}(x[0] * inverse, x[1] * inverse));
-      }
-      if (lse && (lane & 3) == 0 && first + row < a->seqlen_q)
-        stg_f32(lse + first + row, row_lse(st[t].m[r], l, a->softmax_scale, shift));
-    }
-  }
-}
-
-/* Stores the block's rows of o that lie inside the tensor, 16 bytes a thread and step. */
-DEV void store_rows(u32 from, char *to, i64 row_bytes, int first, int end) {
-  const int row0 = thread_index() / ${store.wide}, chunk0 = thread_index() % ${store.wide};
-#pragma unroll
-  for (int i = 0; i < ${store.passes}; i++) {
-    const int row = row0 + ${store.step} * i;
-    if (row >= ${block_m} || row >= end - first) break;
-    for (int chunk = chunk0; chunk < ${dv // 8}; chunk += ${store.wide}) {
-      u32 x[4];
-      const u32 at = from + (u32)row * ${v_rows.pitch} + (u32)(chunk ^ ${swizzle}) * 16;
-      lds_u32x4(x, at);
-      stg_u32x4(to + (first + row) * row_bytes + 16 * chunk, x);
-    }
-  }
-}
-
-/* ---- the kernel ---- */
+/* ---- tiles ---- */
 
 //@ if causal then
 /* Tiles: m block fastest and descending, so that the longest rows start first; then head, then
@@ -165,147 +95,191 @@ DEV Place place_of(i64 tile, const ForwardArgs *a) {
   return x;
 }
 
-/* Takes a block of scores into m and turns it into p. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float ref[2];
-  raise_maximum(s, ${block_n}, st, factor, ref, c);
-  const float b0 = ref[0] * c, b1 = ref[1] * c;
-  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16). */
-  if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
-    exact_exponentials(s, ref, c, shift);
-  } else {
-    const float bias[2] = {-b0 - shift, -b1 - shift};
-    exponentials(s, bias, c);
-  }
-  sum_rows(s, st->l);
-}
+/* ---- keys a row sees ---- */
 
-/* Hides keys past the end${causal and " and past the diagonal" or ""} in block n. */
-DEV void mask_block(float *s, int n, const ForwardArgs *a) {
-  const int lane = thread_index() & 31, column = n * ${block_n} + 2 * (lane & 3);
 //@ if causal then
-  const Place x = place_of(block_index_again(), a);
-  const i64 row = x.first + thread_index() / 32 * ${rows_per_warp} + lane / 4;
-  const i64 see = row + 1 + a->seqlen_k - a->seqlen_q;
-//@ end
-#pragma unroll
-  for (int t = 0; t < ${m_tiles}; t++) {
-//@ if causal then
-    const i64 see0 = see + 16 * t, see1 = see0 + 8;
-    const int end0 = see0 < a->seqlen_k ? (int)see0 : a->seqlen_k;
-    const int end1 = see1 < a->seqlen_k ? (int)see1 : a->seqlen_k;
-    mask_scores(s + t * ${block_n // 2}, end0 - column, end1 - column);
+/* Row i sees keys up to i + diagonal. Keys below full are seen by every row of the block that
+ * begins at row first, keys at and past end by none. */
 //@ else
-    mask_scores(s + t * ${block_n // 2}, a->seqlen_k - column, a->seqlen_k - column);
+/* Every row sees every key. */
 //@ end
-  }
+typedef struct {
+  int full, end;
+} Sight;
+DEV Sight sight_of(int first, const ForwardArgs *a) {
+  Sight x;
+//@ if causal then
+  const i64 diagonal = (i64)a->seqlen_k - a->seqlen_q;
+  const i64 last = first + ${block_m} < a->seqlen_q ? first + ${block_m} : a->seqlen_q;
+  const i64 full = first + 1 + diagonal, end = last + diagonal;
+  x.full = full < a->seqlen_k ? (int)full : a->seqlen_k;
+  x.end = end < 0 ? 0 : end < a->seqlen_k ? (int)end : a->seqlen_k;
+//@ else
+  x.full = x.end = a->seqlen_k;
+//@ end
+  return x;
 }
 
+//@ include("forward/ampere_warp.tmpl.cu")
+
+/* ---- the kernel ---- */
+
+//@ local ahead = num_stages - 1 -- blocks on their way while one is used
+//@ local slot_k = num_stages == 1 and "k_lane" or ("k_lane + (u32)slot * %d"):format(stage_bytes)
+//@ local slot_v = num_stages == 1 and "v_lane" or ("v_lane + (u32)slot * %d"):format(stage_bytes)
+//@ local queries = q_held and "held_q" or "q_lane"
+//@ local slices = paired and 1 or block_n // slice
 KERNEL void kiln_forward(PARAM ForwardArgs a) {
   if (block_index() >= a.tiles) return;
   const Place x = place_of(block_index(), &a);
-  const int first = x.first;
-  const char *q = (const char *)a.q + 2 * (x.batch * a.q_stride.batch + x.head * a.q_stride.head);
-  const char *k = (const char *)a.k +
-                  2 * (x.batch * a.k_stride.batch + x.head / a.group * a.k_stride.head);
-  const char *v = (const char *)a.v +
-                  2 * (x.batch * a.v_stride.batch + x.head / a.group * a.v_stride.head);
-  const u32 smem = shared_base();
-  const u32 at_q = smem + ${at.q}, at_k = smem + ${at.k}, at_v = smem + ${at.v};
-  const u32 warp_q = at_q + (u32)(thread_index() / 32) * ${rows_per_warp * qk_rows.pitch};
+  const Sight see = sight_of(x.first, &a);
+  const int blocks = (see.end + ${block_n - 1}) / ${block_n}; /* of keys */
+  const int rest = a.seqlen_k - (blocks - 1) * ${block_n};  /* keys from the last of them on */
+  const u32 smem = shared_base(), at_k = smem + ${at.kv}, at_v = at_k + ${k_bytes};
+  const u32 q_lane = smem + ${at.q} + lane_q(), k_lane = at_k + lane_k(), v_lane = at_v + lane_v();
+  const float c = a.scale_log2;
 
-  /* Keys below `full` are seen by every row of the block, keys at and past `end` by none. */
-//@ if causal then
-  const i64 diagonal = (i64)a.seqlen_k - a.seqlen_q; /* row i sees keys up to i + diagonal */
-  const i64 last = first + ${block_m} < a.seqlen_q ? first + ${block_m} : a.seqlen_q;
-  const int full = first + 1 + diagonal < a.seqlen_k ? (int)(first + 1 + diagonal) : a.seqlen_k;
-  const int end = last + diagonal < 0            ? 0
-                  : last + diagonal < a.seqlen_k ? (int)(last + diagonal)
-                                                 : a.seqlen_k;
-//@ else
-  const int full = a.seqlen_k, end = a.seqlen_k;
-//@ end
-  const int blocks = (end + ${block_n - 1}) / ${block_n};
-  const float shift = ${shift};
-
-  float o[${m_tiles * dv16 // 2}], s[${m_tiles * block_n // 2}];
-  RowState st[${m_tiles}];
-#pragma unroll
-  for (int i = 0; i < ${m_tiles * dv16 // 2}; i++) o[i] = 0.0f;
-#pragma unroll
-  for (int t = 0; t < ${m_tiles}; t++) state_clear(&st[t]);
-
-  if (blocks > 0) copy_q(at_q, q, 2 * a.q_stride.row, first, a.seqlen_q);
-//@ if num_stages == 1 then
-  /* One slot each: values arrive while scores are computed, the next keys while values are used. */
-  if (blocks > 0) copy_k(at_k, k, 2 * a.k_stride.row, (blocks - 1) * ${block_n}, a.seqlen_k);
+  const i64 q_row = 2 * a.q_stride.row;
+  const char *q = (const char *)a.q + line_q(q_row) + x.first * q_row +
+                  2 * (x.batch * a.q_stride.batch + x.head * a.q_stride.head);
+  copy_q(smem + ${at.q}, q, q_row, blocks > 0 ? a.seqlen_q - x.first : 0);
   cp_async_commit();
-//@ else
-  /* A ring of ${num_stages} slots: block n - ${num_stages - 1} is on its way while n is used. */
-#pragma unroll
-  for (int i = 0; i < ${num_stages - 1}; i++) {
-    if (blocks - 1 - i >= 0) {
-      copy_k(at_k + i * ${k_bytes}, k, 2 * a.k_stride.row, (blocks - 1 - i) * ${block_n},
-             a.seqlen_k);
-      copy_v(at_v + i * ${v_bytes}, v, 2 * a.v_stride.row, (blocks - 1 - i) * ${block_n},
-             a.seqlen_k);
-    }
-    cp_async_commit();
-  }
-  int slot = 0;
+  if (thread_index() == 0) sts_flag(smem + ${at.failed}, 0);
+
+  const int key_head = x.head / a.group;
+  Feed f;
+  f.k_row = 2 * a.k_stride.row;
+  f.v_row = 2 * a.v_stride.row;
+  f.k = (const char *)a.k + line_k(f.k_row) +
+        2 * (x.batch * a.k_stride.batch + key_head * a.k_stride.head);
+  f.v = (const char *)a.v + line_v(f.v_row) +
+        2 * (x.batch * a.v_stride.batch + key_head * a.v_stride.head);
+
+  float o[${m_tiles * o_step}], s[${m_tiles * s_step}];
+  RowState st[${m_tiles}];
+//@ if q_held then
+  u32 held_q[${d16 // 4 * m_tiles}];
 //@ end
 
+  /* The fast pass, then the exact one if that does not hold. Rows that see no key are exact. */
+  int exact = see.full <= 0${q_held and ", again = 0" or ""};
 #pragma unroll 1
-  for (int n = blocks - 1; n >= 0; n--) {
-//@ if num_stages == 1 then
-    cp_async_wait(0);
-    sync_threads();
-    copy_v(at_v, v, 2 * a.v_stride.row, n * ${block_n}, a.seqlen_k);
+  for (;; exact = ${q_held and "again = " or ""}1) {
+    const float shift = exact ? ${shift} : ${-lead}.0f;
+    f.k += (blocks - 1) * ${block_n} * f.k_row;
+    f.v += (blocks - 1) * ${block_n} * f.v_row;
+//@ if ahead == 0 then
+    /* One slot: values arrive while scores are computed, the next keys while values are used. */
+    feed_k(&f, at_k, blocks > 0 ? rest : 0);
     cp_async_commit();
-    scores(s, warp_q, at_k);
 //@ else
-    cp_async_wait(${num_stages - 2});
-    sync_threads();
-    const int free_slot = slot == 0 ? ${num_stages - 1} : slot - 1, next = n - ${num_stages - 1};
-    if (next >= 0) {
-      copy_k(at_k + (u32)free_slot * ${k_bytes}, k, 2 * a.k_stride.row, next * ${block_n},
-             a.seqlen_k);
-      copy_v(at_v + (u32)free_slot * ${v_bytes}, v, 2 * a.v_stride.row, next * ${block_n},
-             a.seqlen_k);
+    /* A ring of ${num_stages} slots: block n - ${ahead} is on its way while n is used. */
+#pragma unroll
+    for (int i = 0; i < ${ahead}; i++) {
+      const int rows = blocks <= i ? 0 : i == 0 ? rest : ${block_n};
+      feed_k(&f, at_k + i * ${stage_bytes}, rows);
+      feed_v(&f, at_v + i * ${stage_bytes}, rows);
+      cp_async_commit();
     }
-    cp_async_commit();
-    scores(s, warp_q, at_k + (u32)slot * ${k_bytes});
+    int slot = 0;
+//@ end
+#pragma unroll
+    for (int i = 0; i < ${m_tiles * o_step}; i++) o[i] = 0.0f;
+#pragma unroll
+    for (int t = 0; t < ${m_tiles}; t++) state_clear(&st[t]);
+//@ if q_held then
+    if (!again) {
+      cp_async_wait(${ahead});
+      sync_threads();
+      load_q(held_q, q_lane);
+    }
 //@ end
 
-    if ((n + 1) * (i64)${block_n} > full) mask_block(s, n, &a);
+    int n = blocks - 1;
+//@ for _, steady in ipairs({ false, true }) do
+//@ if steady then
+
+    /* The biases take the place of the maxima. */
+    if (!exact) {
 #pragma unroll
-    for (int t = 0; t < ${m_tiles}; t++) {
-      float factor[2];
-      softmax_step(s + t * ${block_n // 2}, &st[t], factor, a.scale_log2, shift);
-#pragma unroll
-      for (int i = 0; i < ${dv16 // 2}; i++) o[t * ${dv16 // 2} + i] *= factor[i / 2 % 2];
+      for (int i = 0; i < ${2 * m_tiles}; i++)
+        st[i / 2].m[i % 2] = ${lead}.0f - st[i / 2].m[i % 2] * c;
     }
-//@ if num_stages == 1 then
+#pragma unroll 1
+    for (; n >= 0; n--) {
+//@ else
+//@ local known = wide_exponent and "(n + 1) * (i64)%d >= " or "(n + 2) * (i64)%d > "
+    /* Until every row has its reference; to the end in the exact pass. */
+#pragma unroll 1
+    for (; n >= 0; n--) {
+      if (!(exact || n == blocks - 1 || ${known:format(block_n)}see.full)) break;
+//@ end
+//@ if ahead == 0 then
+      cp_async_wait(0);
+      sync_threads();
+      feed_v(&f, at_v, ${steady and block_n or "n == blocks - 1 ? rest : " .. block_n});
+      cp_async_commit();
+//@ else
+      cp_async_wait(${ahead - 1});
+      sync_threads();
+      const u32 free_slot = (u32)(slot == 0 ? ${ahead} : slot - 1) * ${stage_bytes};
+      feed_k(&f, at_k + free_slot, n >= ${ahead} ? ${block_n} : 0);
+      feed_v(&f, at_v + free_slot, n >= ${ahead} ? ${block_n} : 0);
+      cp_async_commit();
+//@ end
+//@ for i = 0, slices - 1 do
+      scores(s, ${queries}, ${slot_k} + ${i * slice * qk_rows.pitch});
+//@ if not steady then
+      if ((n + 1) * (i64)${block_n} > see.full)
+        mask_slice(s, n * ${block_n} + ${paired and "half() * " .. slice or i * slice}, &a);
+//@ end
+//@ if paired then
+//@ if steady then
+#pragma unroll
+      for (int kk = 0; kk < ${slice // 16}; kk++) steady_weights(s, st, c, kk);
+//@ else
+      careful_weights(o, s, st, c, shift, smem + ${at.exchange});
+//@ end
+      share(smem + ${at.p}, s);
+//@ if ahead > 0 then
+      sync_pair();
+//@ end
+//@ end
+//@ if ahead == 0 then
+      cp_async_wait(0);
+      sync_threads();
+      feed_k(&f, at_k, n > 0 ? ${block_n} : 0);
+      cp_async_commit();
+//@ end
+//@ if paired then
+      accumulate_block(o, smem + ${at.p} + lane_p(), ${slot_v});
+//@ elseif steady then
+      steady_slice(o, s, st, c, ${slot_v} + ${i * slice * v_rows.pitch});
+//@ else
+      careful_slice(o, s, st, c, shift, ${slot_v} + ${i * slice * v_rows.pitch});
+//@ end
+//@ end
+//@ if ahead > 0 then
+      slot = slot == ${ahead} ? 0 : slot + 1;
+//@ end
+    }
+//@ end
+
+    finish_sums(st${paired and ", smem + " .. at.exchange or ""});
+    if (!exact && !holds(o, st) && (thread_index() & 31) == 0) sts_flag(smem + ${at.failed}, 1);
+    /* Everyone must have finished with q, k and v, and no copy may still be on its way. */
     cp_async_wait(0);
     sync_threads();
-    if (n > 0) copy_k(at_k, k, 2 * a.k_stride.row, (n - 1) * ${block_n}, a.seqlen_k);
-    cp_async_commit();
-    accumulate(o, s, at_v);
-//@ else
-    accumulate(o, s, at_v + (u32)slot * ${v_bytes});
-    slot = slot == ${num_stages - 1} ? 0 : slot + 1;
-//@ end
+    if (exact || !lds_flag(smem + ${at.failed})) break;
+    f.k += ${(math.max(ahead, 1) + 1) * block_n} * f.k_row; /* back to the first block */
+    f.v += ${(ahead + 1) * block_n} * f.v_row;
   }
 
-  /* o takes the place of q, k and v: everyone must have finished with them, and no copy may still
-   * be on its way. */
-  cp_async_wait(0);
-  sync_threads();
-  /* Again: kept alive, it would cost registers in the loop. */
+  /* o takes the place of k and v. Again: kept alive, the place would cost registers in the loop. */
   const Place y = place_of(block_index_again(), &a);
   float *lse = a.lse ? a.lse + y.head_index * a.seqlen_q : 0;
-  finish_rows(o, st, smem, lse, y.first, &a, shift);
+  finish_rows(o, st, smem + ${at.kv}, lse, y.first, &a, exact, ${shift});
   sync_threads();
   char *out = (char *)a.o + 2 * (y.batch * a.o_stride.batch + y.head * a.o_stride.head);
-  store_rows(smem, out, 2 * a.o_stride.row, y.first, a.seqlen_q);
+  store_rows(smem + ${at.kv}, out, 2 * a.o_stride.row, y.first, a.seqlen_q);
 }

@@ -117,6 +117,14 @@ DEV void mask_block(const Consumer *me, float *s, int n, int row) {
 //@ end
 }
 
+/* Takes the maximum of the first `columns` columns into the state. */
+DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor, float *ref,
+                       float c) {
+  float top[2];
+  block_maximum(s, columns, top);
+  raise_state(top, st, factor, ref, c);
+}
+
 /* p <- s, rounded to ${dtype}: accumulators and A operands have the same layout. */
 DEV void pack_probabilities(u32 *p, const float *s) {
 #pragma unroll

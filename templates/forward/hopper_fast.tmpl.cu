@@ -40,6 +40,15 @@ DEV void pack_and_sum(u32 *p, const float *s, float *l, float zero) {
   l[1] += sum[2] + sum[3];
 }
 
+/* s <- 2^(s c + bias) */
+DEV void exponentials(float *s, const float *bias, float c) {
+#pragma unroll
+  for (int j = 0; j < ${score_cols // 8}; j++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
+  }
+}
+
 DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor, int n, int row) {
   float ref[2];
   mask_block(me, s, n, row);

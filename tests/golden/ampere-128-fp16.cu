@@ -1,15 +1,15 @@
 // kiln 0.1.0  do not edit
-// kiln generate --arch sm_80 --dtype fp16 --head-dim 128 --block-m 128 --block-n 48 --num-stages 1 --num-warps 4 --plain
-// source id 20ded06655f97e85f919cbfcf1a3b1edc4843f048f75a3446b863ed67d7b6649
+// kiln generate --arch sm_80 --dtype fp16 --head-dim 128 --block-m 128 --block-n 32 --num-stages 3 --num-warps 4 --plain
+// source id 027c097ba94c9702b3d596c9cffd34f6dcd590c28e5e709fd4e184d0cdb89f25
 // family ampere
 // spec arch=sm_80 pass=forward algorithm=flash dtype=fp16 head_dim=128 head_dim_v=128 mask=none
-// tile block_m=128 block_n=48 num_stages=1 num_warps=4
-// shared memory 57344 of 166912 bytes
+// tile block_m=128 block_n=32 num_stages=3 num_warps=4
+// shared memory 81924 of 166912 bytes
 //    offset     bytes  region
-//         0     32768  q
-//     32768     12288  k
-//     45056     12288  v
+//         0     49152  kv
+//     49152     32768  q
 //         0     32768  o
+//     81920         4  failed
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -71,6 +71,14 @@ DEV void lds_u32x4(u32 *r, u32 at) {
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
+DEV int lds_flag(u32 at) {
+  int x;
+  asm volatile("ld.relaxed.cta.shared.s32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
+  return x;
+}
+DEV void sts_flag(u32 at, int x) {
+  asm volatile("st.relaxed.cta.shared.s32 [%0], %1;" :: "r"(at), "r"(x) : "memory");
+}
 DEV void ldmatrix_x4(u32 *r, u32 at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
@@ -122,9 +130,15 @@ typedef struct {
 } ForwardArgs;
 
 /* FlashAttention forward for mma.sync: a block of 128 threads computes 128 query rows
- * of one head, a warp 32 of them. Keys and values pass through shared memory
- * in blocks of 48, from the last visible one to the first; scores, probabilities and the
- * output stay in registers. */
+ * of one head. Keys and values pass through shared memory in blocks of 32, from the last
+ * visible one to the first; scores and the output stay in registers.
+ *
+ * A row's reference m is the maximum of the blocks up to the first that every row of the block sees
+ * whole, and p = 2^((s - m) c + 8) from then on. fp16 ends at 2^16 and at 2^-24: scores may
+ * rise by 8 powers of two, and what lies less than 32 below the reference
+ * counts. The common factor leaves with 1 / l.
+ * So steady blocks need no maximum, no rescaling and no wait before the exponentials. What this
+ * cannot hold (holds() says) is computed again by the exact pass, with the running maximum. */
 /* Online softmax over scores in mma fragments. A thread holds rows g and g + 8 of a 16-row tile
  * (g = lane / 4) and columns 8 j + 2 (lane & 3) + {0, 1}; four neighbouring lanes share a row.
  *
@@ -153,7 +167,7 @@ DEV void state_clear(RowState *st) {
 /* Hides columns at and beyond limit[r]; limits count from this thread's first column. */
 DEV void mask_scores(float *s, int limit0, int limit1) {
 #pragma unroll
-  for (int j = 0; j < 6; j++) {
+  for (int j = 0; j < 4; j++) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       s[4 * j + i] = 8 * j + i < limit0 ? s[4 * j + i] : NEG_INFINITY;
@@ -162,12 +176,10 @@ DEV void mask_scores(float *s, int limit0, int limit1) {
   }
 }
 
-/* Takes the first `columns` columns of every thread's share of a block into m. factor[r]: what
- * earlier p and sums of p v must be multiplied by. ref[r]: the new m, but 0 for a row that is
- * hidden everywhere so far: it keeps m = -inf and p = 0. */
-DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor, float *ref,
-                       float c) {
-  float top[2] = {s[0], s[2]};
+/* top[r]: the maximum of the first `columns` columns of row r. */
+DEV void block_maximum(const float *s, int columns, float *top) {
+  top[0] = s[0];
+  top[1] = s[2];
 #pragma unroll
   for (int j = 0; j < columns / 8; j++) {
 #pragma unroll
@@ -175,28 +187,24 @@ DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor,
       top[r] = fmaxf(top[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
   }
 #pragma unroll
+  for (int r = 0; r < 2; r++) top[r] = quad_max(top[r]);
+}
+/* Takes top into m. factor[r]: what earlier p and sums of p v must be multiplied by. ref[r]: the
+ * new m, but 0 for a row that is hidden everywhere so far: it keeps m = -inf and p = 0. */
+DEV void raise_state(const float *top, RowState *st, float *factor, float *ref, float c) {
+#pragma unroll
   for (int r = 0; r < 2; r++) {
-    const float m = fmaxf(st->m[r], quad_max(top[r]));
+    const float m = fmaxf(st->m[r], top[r]);
     ref[r] = m == NEG_INFINITY ? 0.0f : m;
     factor[r] = ex2((st->m[r] - ref[r]) * c);
     st->m[r] = m;
     st->l[r] *= factor[r];
   }
 }
-
-/* s <- 2^(s c + bias) */
-DEV void exponentials(float *s, const float *bias, float c) {
-#pragma unroll
-  for (int j = 0; j < 6; j++) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
-  }
-}
-
 /* s <- 2^((s - ref) c - shift): subtracted first, so that the rounding of ref c cannot show. */
 DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 #pragma unroll
-  for (int j = 0; j < 6; j++) {
+  for (int j = 0; j < 4; j++) {
 #pragma unroll
     for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
   }
@@ -205,7 +213,7 @@ DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 /* l += this thread's part of the block's sums */
 DEV void sum_rows(const float *s, float *l) {
 #pragma unroll
-  for (int j = 0; j < 6; j++) {
+  for (int j = 0; j < 4; j++) {
 #pragma unroll
     for (int r = 0; r < 2; r++) l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
   }
@@ -225,169 +233,90 @@ DEV float row_lse(float m, float l, float scale, float shift) {
 
 /* ---- global to shared memory ---- */
 
-/* Starts the copy of rows first .. first + 127 of q. Rows at and past end become
- * 0: nothing is read for them, whatever their address.
+/* This thread's first chunk of q, from a block's first row on: bytes */
+DEV i64 line_q(i64 row_bytes) {
+  return thread_index() / 8 * row_bytes + 16 * (thread_index() % 8);
+}
+/* Starts the copy of 128 rows of q. Those from `rows` on become 0: nothing is read
+ * for them, whatever their address.
  */
-DEV void copy_q(u32 to, const char *from, i64 row_bytes, int first, int end) {
-  const int row0 = thread_index() / 16, chunk0 = thread_index() % 16;
-  const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
-#pragma unroll 4
-  for (int i = 0; i < 16; i++) {
-    const int row = row0 + 8 * i, inside = row < end - first;
+DEV void copy_q(u32 to, const char *line, i64 row_bytes, int rows) {
+  const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    const int row = row0 + 16 * i;
     const u32 line_to = to + (u32)row * 256;
 #pragma unroll
-    for (int c = 0; c < 16; c += 16) {
+    for (int c = 0; c < 16; c += 8) {
       const int chunk = c + chunk0;
-      const int bytes = inside ? 16 : 0;
+      const int bytes = row < rows ? 16 : 0;
       const u32 at = line_to + (u32)(chunk ^ (row & 7)) * 16;
-      cp_async_16(at, line + 16 * c, bytes);
+      cp_async_16(at, line + 16 * i * row_bytes + 16 * c, bytes);
     }
-    line += 8 * row_bytes;
   }
 }
-
-/* Starts the copy of rows first .. first + 47 of k. Rows at and past end become
- * 0: nothing is read for them, whatever their address.
+/* This thread's first chunk of k, from a block's first row on: bytes */
+DEV i64 line_k(i64 row_bytes) {
+  return thread_index() / 8 * row_bytes + 16 * (thread_index() % 8);
+}
+/* Starts the copy of 32 rows of k. Those from `rows` on become 0: nothing is read
+ * for them, whatever their address.
  */
-DEV void copy_k(u32 to, const char *from, i64 row_bytes, int first, int end) {
-  const int row0 = thread_index() / 16, chunk0 = thread_index() % 16;
-  const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
-#pragma unroll 4
-  for (int i = 0; i < 6; i++) {
-    const int row = row0 + 8 * i, inside = row < end - first;
+DEV void copy_k(u32 to, const char *line, i64 row_bytes, int rows) {
+  const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int row = row0 + 16 * i;
     const u32 line_to = to + (u32)row * 256;
 #pragma unroll
-    for (int c = 0; c < 16; c += 16) {
+    for (int c = 0; c < 16; c += 8) {
       const int chunk = c + chunk0;
-      const int bytes = inside ? 16 : 0;
+      const int bytes = row < rows ? 16 : 0;
       const u32 at = line_to + (u32)(chunk ^ (row & 7)) * 16;
-      cp_async_16(at, line + 16 * c, bytes);
+      cp_async_16(at, line + 16 * i * row_bytes + 16 * c, bytes);
     }
-    line += 8 * row_bytes;
   }
 }
-
-/* Starts the copy of rows first .. first + 47 of v. Rows at and past end become
- * 0: nothing is read for them, whatever their address.
+/* This thread's first chunk of v, from a block's first row on: bytes */
+DEV i64 line_v(i64 row_bytes) {
+  return thread_index() / 8 * row_bytes + 16 * (thread_index() % 8);
+}
+/* Starts the copy of 32 rows of v. Those from `rows` on become 0: nothing is read
+ * for them, whatever their address.
  */
-DEV void copy_v(u32 to, const char *from, i64 row_bytes, int first, int end) {
-  const int row0 = thread_index() / 16, chunk0 = thread_index() % 16;
-  const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
-#pragma unroll 4
-  for (int i = 0; i < 6; i++) {
-    const int row = row0 + 8 * i, inside = row < end - first;
+DEV void copy_v(u32 to, const char *line, i64 row_bytes, int rows) {
+  const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int row = row0 + 16 * i;
     const u32 line_to = to + (u32)row * 256;
 #pragma unroll
-    for (int c = 0; c < 16; c += 16) {
+    for (int c = 0; c < 16; c += 8) {
       const int chunk = c + chunk0;
-      const int bytes = inside ? 16 : 0;
+      const int bytes = row < rows ? 16 : 0;
       const u32 at = line_to + (u32)(chunk ^ (row & 7)) * 16;
-      cp_async_16(at, line + 16 * c, bytes);
-    }
-    line += 8 * row_bytes;
-  }
-}
-
-/* ---- products ---- */
-
-/* s (32 x 48) = q k^T for the warp's rows, which begin at address q */
-DEV void scores(float *s, u32 q, u32 k) {
-  const int lane = thread_index() & 31;
-  const int q_row = lane & 15, q_chunk = lane >> 4;
-  const int k_row = (lane & 7) + (lane >> 4) * 8, k_chunk = lane >> 3 & 1;
-#pragma unroll
-  for (int i = 0; i < 48; i++) s[i] = 0.0f;
-#pragma unroll
-  for (int kk = 0; kk < 8; kk++) {
-    u32 a[8];
-#pragma unroll
-    for (int t = 0; t < 2; t++) {
-      const int row = 16 * t + q_row, chunk = (2 * kk + q_chunk) ^ (q_row & 7);
-      ldmatrix_x4(a + 4 * t, q + (u32)row * 256 + (u32)chunk * 16);
-    }
-#pragma unroll
-    for (int j = 0; j < 3; j++) {
-      const int row = 16 * j + k_row, chunk = (2 * kk + k_chunk) ^ (k_row & 7);
-      u32 b[4];
-      ldmatrix_x4(b, k + (u32)row * 256 + (u32)chunk * 16);
-#pragma unroll
-      for (int t = 0; t < 2; t++) {
-        mma_m16n8k16_fp16(s + t * 24 + 8 * j, a + 4 * t, b);
-        mma_m16n8k16_fp16(s + t * 24 + 8 * j + 4, a + 4 * t, b + 2);
-      }
+      cp_async_16(at, line + 16 * i * row_bytes + 16 * c, bytes);
     }
   }
 }
 
-/* o (32 x 128) += p v; p is rounded to fp16 here */
-DEV void accumulate(float *o, const float *p, u32 v) {
-  const int lane = thread_index() & 31;
-  const int v_row = lane & 15, v_chunk = lane >> 4;
-#pragma unroll
-  for (int kk = 0; kk < 3; kk++) {
-    u32 a[8];
-#pragma unroll
-    for (int t = 0; t < 2; t++) {
-      const float *x = p + t * 24 + 8 * kk;
-#pragma unroll
-      for (int i = 0; i < 4; i++) a[4 * t + i] = pack_fp16(x[2 * i], x[2 * i + 1]);
-    }
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-      const int row = 16 * kk + v_row, chunk = (2 * j + v_chunk) ^ (v_row & 7);
-      u32 b[4];
-      ldmatrix_x4_trans(b, v + (u32)row * 256 + (u32)chunk * 16);
-#pragma unroll
-      for (int t = 0; t < 2; t++) {
-        mma_m16n8k16_fp16(o + t * 64 + 8 * j, a + 4 * t, b);
-        mma_m16n8k16_fp16(o + t * 64 + 8 * j + 4, a + 4 * t, b + 2);
-      }
-    }
-  }
+/* Keys and values on their way: this thread's first chunks of the blocks that are copied next. */
+typedef struct {
+  const char *k, *v;
+  i64 k_row, v_row; /* bytes */
+} Feed;
+
+/* Starts the copy of the next block's keys, or values, and steps towards the first block. */
+DEV void feed_k(Feed *f, u32 to, int rows) {
+  copy_k(to, f->k, f->k_row, rows);
+  f->k -= 32 * f->k_row;
+}
+DEV void feed_v(Feed *f, u32 to, int rows) {
+  copy_v(to, f->v, f->v_row, rows);
+  f->v -= 32 * f->v_row;
 }
 
-/* ---- output ---- */
-
-/* Normalises o, rounds it and lays it into shared memory; writes the log-sum-exp of the warp's
- * rows. */
-DEV void finish_rows(const float *o, const RowState *st, u32 to, float *lse, int first,
-                     const ForwardArgs *a, float shift) {
-  const int lane = thread_index() & 31, warp_row = thread_index() / 32 * 32;
-#pragma unroll
-  for (int t = 0; t < 2; t++) {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const int row = warp_row + 16 * t + 8 * r + lane / 4;
-      const float l = quad_sum(st[t].l[r]), inverse = row_inverse(l, sees_keys(first + row, a));
-#pragma unroll
-      for (int j = 0; j < 16; j++) {
-        const float *x = o + t * 64 + 4 * j + 2 * r;
-        const u32 at = to + (u32)row * 256 + (u32)(j ^ (row & 7)) * 16;
-        sts_u32(at + (lane & 3) * 4, pack_fp16(x[0] * inverse, x[1] * inverse));
-      }
-      if (lse && (lane & 3) == 0 && first + row < a->seqlen_q)
-        stg_f32(lse + first + row, row_lse(st[t].m[r], l, a->softmax_scale, shift));
-    }
-  }
-}
-
-/* Stores the block's rows of o that lie inside the tensor, 16 bytes a thread and step. */
-DEV void store_rows(u32 from, char *to, i64 row_bytes, int first, int end) {
-  const int row0 = thread_index() / 16, chunk0 = thread_index() % 16;
-#pragma unroll
-  for (int i = 0; i < 16; i++) {
-    const int row = row0 + 8 * i;
-    if (row >= 128 || row >= end - first) break;
-    for (int chunk = chunk0; chunk < 16; chunk += 16) {
-      u32 x[4];
-      const u32 at = from + (u32)row * 256 + (u32)(chunk ^ (row & 7)) * 16;
-      lds_u32x4(x, at);
-      stg_u32x4(to + (first + row) * row_bytes + 16 * chunk, x);
-    }
-  }
-}
-
-/* ---- the kernel ---- */
+/* ---- tiles ---- */
 
 /* Tiles: m block fastest, then head, then batch. */
 typedef struct {
@@ -403,92 +332,324 @@ DEV Place place_of(i64 tile, const ForwardArgs *a) {
   return x;
 }
 
-/* Takes a block of scores into m and turns it into p. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float ref[2];
-  raise_maximum(s, 48, st, factor, ref, c);
-  const float b0 = ref[0] * c, b1 = ref[1] * c;
-  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16). */
-  if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
-    exact_exponentials(s, ref, c, shift);
-  } else {
-    const float bias[2] = {-b0 - shift, -b1 - shift};
-    exponentials(s, bias, c);
-  }
-  sum_rows(s, st->l);
+/* ---- keys a row sees ---- */
+
+/* Every row sees every key. */
+typedef struct {
+  int full, end;
+} Sight;
+DEV Sight sight_of(int first, const ForwardArgs *a) {
+  Sight x;
+  x.full = x.end = a->seqlen_k;
+  return x;
 }
 
-/* Hides keys past the end in block n. */
-DEV void mask_block(float *s, int n, const ForwardArgs *a) {
-  const int lane = thread_index() & 31, column = n * 48 + 2 * (lane & 3);
+/* ---- what a warp computes ----
+ *
+ * Included by ampere.tmpl.cu. Everything here is one warp's work on one slice of keys: who has
+ * which rows, products, softmax and output.
+ */
+
+DEV int rows_first(void) { return thread_index() / 32 * 32; }
+
+/* This lane's address for ldmatrix, from the first address of q, k, v or p on: rows 0 to 7, rows 8
+ * to 15, then columns 8 to 15 of both; for k, columns before rows. */
+DEV u32 lane_k(void) {
+  const int lane = thread_index() & 31;
+  const int row = (lane & 7) + (lane >> 4) * 8, chunk = lane >> 3 & 1;
+  return (u32)(row) * 256 + (u32)(chunk ^ (row & 7)) * 16;
+}
+DEV u32 lane_q(void) {
+  const int lane = thread_index() & 31;
+  const int row = lane & 15, chunk = lane >> 4;
+  return (u32)(rows_first() + row) * 256 + (u32)(chunk ^ (row & 7)) * 16;
+}
+DEV u32 lane_v(void) {
+  const int lane = thread_index() & 31;
+  const int row = lane & 15, chunk = lane >> 4;
+  return (u32)row * 256 + (u32)(chunk ^ (row & 7)) * 16;
+}
+
+/* ---- products ---- */
+
+/* s (32 x 32) = q k^T */
+DEV void scores(float *s, u32 q, u32 k) {
 #pragma unroll
-  for (int t = 0; t < 2; t++) {
-    mask_scores(s + t * 24, a->seqlen_k - column, a->seqlen_k - column);
+  for (int i = 0; i < 32; i++) s[i] = 0.0f;
+#pragma unroll
+  for (int kk = 0; kk < 8; kk++) {
+    u32 a[8];
+#pragma unroll
+    for (int t = 0; t < 2; t++)
+      ldmatrix_x4(a + 4 * t, ((q) ^ (32 * kk & 112)) + (32 * kk - (32 * kk & 112)) + 4096 * t);
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      u32 b[4];
+      ldmatrix_x4(b, ((k) ^ (32 * kk & 112)) + (32 * kk - (32 * kk & 112)) + 4096 * j);
+#pragma unroll
+      for (int t = 0; t < 2; t++) {
+        const u32 *x = a + 4 * t;
+        mma_m16n8k16_fp16(s + t * 16 + 8 * j, x, b);
+        mma_m16n8k16_fp16(s + t * 16 + 8 * j + 4, x, b + 2);
+      }
+    }
   }
 }
+
+/* o (32 x 128) += p v for 16 keys; a: p as operands */
+DEV void accumulate(float *o, const u32 *a, u32 v) {
+#pragma unroll
+  for (int j = 0; j < 8; j++) {
+    u32 b[4];
+    ldmatrix_x4_trans(b, ((v) ^ (32 * j & 112)) + (32 * j - (32 * j & 112)));
+#pragma unroll
+    for (int t = 0; t < 2; t++) {
+      mma_m16n8k16_fp16(o + t * 64 + 8 * j, a + 4 * t, b);
+      mma_m16n8k16_fp16(o + t * 64 + 8 * j + 4, a + 4 * t, b + 2);
+    }
+  }
+}
+
+/* Columns 16 kk to 16 kk + 15 of p, rounded to fp16, as operands */
+DEV void pack_keys(u32 *a, const float *p, int kk) {
+#pragma unroll
+  for (int t = 0; t < 2; t++) {
+    const float *x = p + t * 16 + 8 * kk;
+#pragma unroll
+    for (int i = 0; i < 4; i++) a[4 * t + i] = pack_fp16(x[2 * i], x[2 * i + 1]);
+  }
+}
+
+/* ---- softmax ---- */
+
+/* Hides keys past the end; the slice begins at key
+ * first. */
+DEV void mask_slice(float *s, int first, const ForwardArgs *a) {
+  const int lane = thread_index() & 31, column = first + 2 * (lane & 3);
+#pragma unroll
+  for (int t = 0; t < 2; t++) {
+    mask_scores(s + t * 16, a->seqlen_k - column, a->seqlen_k - column);
+  }
+}
+
+/* Scores become p under the running maximum; o and the sums are rescaled. */
+DEV void careful_weights(float *o, float *s, RowState *st, float c, float shift) {
+  float top[2][2];
+#pragma unroll
+  for (int t = 0; t < 2; t++) block_maximum(s + t * 16, 32, top[t]);
+#pragma unroll
+  for (int t = 0; t < 2; t++) {
+    float factor[2], ref[2];
+    raise_state(top[t], &st[t], factor, ref, c);
+    exact_exponentials(s + t * 16, ref, c, shift);
+    sum_rows(s + t * 16, st[t].l);
+#pragma unroll
+    for (int i = 0; i < 64; i++) o[t * 64 + i] *= factor[i / 2 % 2];
+  }
+}
+/* Columns 16 kk to 16 kk + 15 of the scores become p against the reference that stands. */
+DEV void steady_weights(float *s, RowState *st, float c, int kk) {
+#pragma unroll
+  for (int t = 0; t < 2; t++) {
+    float *x = s + t * 16 + 8 * kk;
+#pragma unroll
+    for (int i = 0; i < 8; i++) x[i] = ex2(fmaf(x[i], c, st[t].m[i / 2 % 2]));
+    st[t].l[0] += (x[0] + x[1]) + (x[4] + x[5]);
+    st[t].l[1] += (x[2] + x[3]) + (x[6] + x[7]);
+  }
+}
+/* o += p v; the scores of 16 keys become p beside the products of the 16 before. */
+DEV void steady_slice(float *o, float *s, RowState *st, float c, u32 v) {
+#pragma unroll
+  for (int kk = 0; kk < 2; kk++) {
+    u32 a[8];
+    steady_weights(s, st, c, kk);
+    pack_keys(a, s, kk);
+    accumulate(o, a, v + kk * 4096);
+  }
+}
+DEV void careful_slice(float *o, float *s, RowState *st, float c, float shift, u32 v) {
+  careful_weights(o, s, st, c, shift);
+#pragma unroll
+  for (int kk = 0; kk < 2; kk++) {
+    u32 a[8];
+    pack_keys(a, s, kk);
+    accumulate(o, a, v + kk * 4096);
+  }
+}
+
+/* Completes the sums. */
+DEV void finish_sums(RowState *st) {
+  float l[2][2];
+#pragma unroll
+  for (int i = 0; i < 4; i++) l[i / 2][i % 2] = quad_sum(st[i / 2].l[i % 2]);
+#pragma unroll
+  for (int i = 0; i < 4; i++) st[i / 2].l[i % 2] = l[i / 2][i % 2];
+}
+
+/* Whether the warp's rows are what the exact pass would give: the sums are within the range, the
+ * rounding of m c does not show, every output is finite. */
+DEV int holds(const float *o, const RowState *st) {
+  float probe = 0.0f;
+  int good = 1;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float l = st[i / 2].l[i % 2], bias = st[i / 2].m[i % 2];
+    good = good && l > 0.0f && l < 1e30f && fabsf(bias) < 4096.0f;
+  }
+#pragma unroll
+  for (int i = 0; i < 128; i++) probe = fmaf(o[i], 0.0f, probe);
+  return !any_sync(!(good && probe == 0.0f));
+}
+
+/* ---- output ---- */
+
+/* Normalises o, rounds it and lays it into shared memory; writes the log-sum-exp of the warp's
+ * rows. m is the maximum after the exact pass, the bias after the fast one. */
+DEV void finish_rows(const float *o, const RowState *st, u32 to, float *lse, int first,
+                     const ForwardArgs *a, int exact, float shift) {
+  const int lane = thread_index() & 31;
+#pragma unroll
+  for (int t = 0; t < 2; t++) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int row = rows_first() + 16 * t + 8 * r + lane / 4;
+      const float l = st[t].l[r], inverse = row_inverse(l, sees_keys(first + row, a));
+#pragma unroll
+      for (int j = 0; j < 16; j++) {
+        const float *x = o + t * 64 + 4 * j + 2 * r;
+        const int chunk = j;
+        const u32 at = to + (u32)row * 256 + (u32)(chunk ^ (row & 7)) * 16;
+        sts_u32(at + (lane & 3) * 4, pack_fp16(x[0] * inverse, x[1] * inverse));
+      }
+      const int mine = (lane & 3) == 0;
+      if (lse && mine && first + row < a->seqlen_q)
+        stg_f32(lse + first + row, exact ? row_lse(st[t].m[r], l, a->softmax_scale, shift)
+                                         : (lg2(l) - st[t].m[r]) * 0.693147181f);
+    }
+  }
+}
+
+/* Stores the block's rows of o that lie inside the tensor, 16 bytes a thread and step. */
+DEV void store_rows(u32 from, char *to, i64 row_bytes, int first, int end) {
+  const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    const int row = row0 + 16 * i;
+    if (row >= 128 || row >= end - first) break;
+    for (int chunk = chunk0; chunk < 16; chunk += 8) {
+      u32 x[4];
+      const u32 at = from + (u32)row * 256 + (u32)(chunk ^ (row & 7)) * 16;
+      lds_u32x4(x, at);
+      stg_u32x4(to + (first + row) * row_bytes + 16 * chunk, x);
+    }
+  }
+}
+
+/* ---- the kernel ---- */
 
 KERNEL void kiln_forward(PARAM ForwardArgs a) {
   if (block_index() >= a.tiles) return;
   const Place x = place_of(block_index(), &a);
-  const int first = x.first;
-  const char *q = (const char *)a.q + 2 * (x.batch * a.q_stride.batch + x.head * a.q_stride.head);
-  const char *k = (const char *)a.k +
-                  2 * (x.batch * a.k_stride.batch + x.head / a.group * a.k_stride.head);
-  const char *v = (const char *)a.v +
-                  2 * (x.batch * a.v_stride.batch + x.head / a.group * a.v_stride.head);
-  const u32 smem = shared_base();
-  const u32 at_q = smem + 0, at_k = smem + 32768, at_v = smem + 45056;
-  const u32 warp_q = at_q + (u32)(thread_index() / 32) * 8192;
+  const Sight see = sight_of(x.first, &a);
+  const int blocks = (see.end + 31) / 32; /* of keys */
+  const int rest = a.seqlen_k - (blocks - 1) * 32;  /* keys from the last of them on */
+  const u32 smem = shared_base(), at_k = smem + 0, at_v = at_k + 8192;
+  const u32 q_lane = smem + 49152 + lane_q(), k_lane = at_k + lane_k(), v_lane = at_v + lane_v();
+  const float c = a.scale_log2;
 
-  /* Keys below `full` are seen by every row of the block, keys at and past `end` by none. */
-  const int full = a.seqlen_k, end = a.seqlen_k;
-  const int blocks = (end + 47) / 48;
-  const float shift = -15.0f;
-
-  float o[128], s[48];
-  RowState st[2];
-#pragma unroll
-  for (int i = 0; i < 128; i++) o[i] = 0.0f;
-#pragma unroll
-  for (int t = 0; t < 2; t++) state_clear(&st[t]);
-
-  if (blocks > 0) copy_q(at_q, q, 2 * a.q_stride.row, first, a.seqlen_q);
-  /* One slot each: values arrive while scores are computed, the next keys while values are used. */
-  if (blocks > 0) copy_k(at_k, k, 2 * a.k_stride.row, (blocks - 1) * 48, a.seqlen_k);
+  const i64 q_row = 2 * a.q_stride.row;
+  const char *q = (const char *)a.q + line_q(q_row) + x.first * q_row +
+                  2 * (x.batch * a.q_stride.batch + x.head * a.q_stride.head);
+  copy_q(smem + 49152, q, q_row, blocks > 0 ? a.seqlen_q - x.first : 0);
   cp_async_commit();
+  if (thread_index() == 0) sts_flag(smem + 81920, 0);
 
+  const int key_head = x.head / a.group;
+  Feed f;
+  f.k_row = 2 * a.k_stride.row;
+  f.v_row = 2 * a.v_stride.row;
+  f.k = (const char *)a.k + line_k(f.k_row) +
+        2 * (x.batch * a.k_stride.batch + key_head * a.k_stride.head);
+  f.v = (const char *)a.v + line_v(f.v_row) +
+        2 * (x.batch * a.v_stride.batch + key_head * a.v_stride.head);
+
+  float o[128], s[32];
+  RowState st[2];
+
+  /* The fast pass, then the exact one if that does not hold. Rows that see no key are exact. */
+  int exact = see.full <= 0;
 #pragma unroll 1
-  for (int n = blocks - 1; n >= 0; n--) {
-    cp_async_wait(0);
-    sync_threads();
-    copy_v(at_v, v, 2 * a.v_stride.row, n * 48, a.seqlen_k);
-    cp_async_commit();
-    scores(s, warp_q, at_k);
-
-    if ((n + 1) * (i64)48 > full) mask_block(s, n, &a);
+  for (;; exact = 1) {
+    const float shift = exact ? -15.0f : -8.0f;
+    f.k += (blocks - 1) * 32 * f.k_row;
+    f.v += (blocks - 1) * 32 * f.v_row;
+    /* A ring of 3 slots: block n - 2 is on its way while n is used. */
 #pragma unroll
-    for (int t = 0; t < 2; t++) {
-      float factor[2];
-      softmax_step(s + t * 24, &st[t], factor, a.scale_log2, shift);
-#pragma unroll
-      for (int i = 0; i < 64; i++) o[t * 64 + i] *= factor[i / 2 % 2];
+    for (int i = 0; i < 2; i++) {
+      const int rows = blocks <= i ? 0 : i == 0 ? rest : 32;
+      feed_k(&f, at_k + i * 16384, rows);
+      feed_v(&f, at_v + i * 16384, rows);
+      cp_async_commit();
     }
+    int slot = 0;
+#pragma unroll
+    for (int i = 0; i < 128; i++) o[i] = 0.0f;
+#pragma unroll
+    for (int t = 0; t < 2; t++) state_clear(&st[t]);
+
+    int n = blocks - 1;
+    /* Until every row has its reference; to the end in the exact pass. */
+#pragma unroll 1
+    for (; n >= 0; n--) {
+      if (!(exact || n == blocks - 1 || (n + 2) * (i64)32 > see.full)) break;
+      cp_async_wait(1);
+      sync_threads();
+      const u32 free_slot = (u32)(slot == 0 ? 2 : slot - 1) * 16384;
+      feed_k(&f, at_k + free_slot, n >= 2 ? 32 : 0);
+      feed_v(&f, at_v + free_slot, n >= 2 ? 32 : 0);
+      cp_async_commit();
+      scores(s, q_lane, k_lane + (u32)slot * 16384 + 0);
+      if ((n + 1) * (i64)32 > see.full)
+        mask_slice(s, n * 32 + 0, &a);
+      careful_slice(o, s, st, c, shift, v_lane + (u32)slot * 16384 + 0);
+      slot = slot == 2 ? 0 : slot + 1;
+    }
+
+    /* The biases take the place of the maxima. */
+    if (!exact) {
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        st[i / 2].m[i % 2] = 8.0f - st[i / 2].m[i % 2] * c;
+    }
+#pragma unroll 1
+    for (; n >= 0; n--) {
+      cp_async_wait(1);
+      sync_threads();
+      const u32 free_slot = (u32)(slot == 0 ? 2 : slot - 1) * 16384;
+      feed_k(&f, at_k + free_slot, n >= 2 ? 32 : 0);
+      feed_v(&f, at_v + free_slot, n >= 2 ? 32 : 0);
+      cp_async_commit();
+      scores(s, q_lane, k_lane + (u32)slot * 16384 + 0);
+      steady_slice(o, s, st, c, v_lane + (u32)slot * 16384 + 0);
+      slot = slot == 2 ? 0 : slot + 1;
+    }
+
+    finish_sums(st);
+    if (!exact && !holds(o, st) && (thread_index() & 31) == 0) sts_flag(smem + 81920, 1);
+    /* Everyone must have finished with q, k and v, and no copy may still be on its way. */
     cp_async_wait(0);
     sync_threads();
-    if (n > 0) copy_k(at_k, k, 2 * a.k_stride.row, (n - 1) * 48, a.seqlen_k);
-    cp_async_commit();
-    accumulate(o, s, at_v);
+    if (exact || !lds_flag(smem + 81920)) break;
+    f.k += 96 * f.k_row; /* back to the first block */
+    f.v += 96 * f.v_row;
   }
 
-  /* o takes the place of q, k and v: everyone must have finished with them, and no copy may still
-   * be on its way. */
-  cp_async_wait(0);
-  sync_threads();
-  /* Again: kept alive, it would cost registers in the loop. */
+  /* o takes the place of k and v. Again: kept alive, the place would cost registers in the loop. */
   const Place y = place_of(block_index_again(), &a);
   float *lse = a.lse ? a.lse + y.head_index * a.seqlen_q : 0;
-  finish_rows(o, st, smem, lse, y.first, &a, shift);
+  finish_rows(o, st, smem + 0, lse, y.first, &a, exact, -15.0f);
   sync_threads();
   char *out = (char *)a.o + 2 * (y.batch * a.o_stride.batch + y.head * a.o_stride.head);
-  store_rows(smem, out, 2 * a.o_stride.row, y.first, a.seqlen_q);
+  store_rows(smem + 0, out, 2 * a.o_stride.row, y.first, a.seqlen_q);
 }

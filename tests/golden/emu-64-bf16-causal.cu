@@ -1,15 +1,15 @@
 // kiln 0.1.0  do not edit
-// kiln generate --arch sm_80 --dtype bf16 --head-dim 64 --causal --block-m 128 --block-n 112 --num-stages 1 --num-warps 4
-// source id 08b97830ae12404955c763375c1206f099246b53fd8e7150dab84f13ce9895ae
+// kiln generate --arch sm_80 --dtype bf16 --head-dim 64 --causal --block-m 128 --block-n 64 --num-stages 2 --num-warps 4
+// source id 1144c775f4fb7fd7e75540e84e0d67a6ed1ef6b710dd5c8479656df010e4f038
 // family ampere, for the emulator
 // spec arch=sm_80 pass=forward algorithm=flash dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
-// tile block_m=128 block_n=112 num_stages=1 num_warps=4
-// shared memory 45056 of 166912 bytes
+// tile block_m=128 block_n=64 num_stages=2 num_warps=4
+// shared memory 32772 of 166912 bytes
 //    offset     bytes  region
-//         0     16384  q
-//     16384     14336  k
-//     30720     14336  v
+//         0     32768  kv
+//     16384     16384  q
 //         0     16384  o
+//     32768         4  failed
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -178,6 +178,8 @@ DEV u32 pack_bf16(float lo, float hi) { return emu_bf16(lo) | emu_bf16(hi) << 16
 #define shared_base() kiln_emu->shared_base(SITE("shared_base()"))
 #define sts_u32(at, x) kiln_emu->sts_u32(at, x, SITE("sts_u32(" #at ", " #x ")"))
 #define lds_u32x4(r, at) kiln_emu->lds_u32x4(r, at, SITE("lds_u32x4(" #r ", " #at ")"))
+#define lds_flag(at) kiln_emu->lds_flag(at, SITE("lds_flag(" #at ")"))
+#define sts_flag(at, x) kiln_emu->sts_flag(at, x, SITE("sts_flag(" #at ", " #x ")"))
 #define ldmatrix_x4(r, at) kiln_emu->ldmatrix_x4(r, at, SITE("ldmatrix_x4(" #r ", " #at ")"))
 #define ldmatrix_x4_trans(r, at) kiln_emu->ldmatrix_x4_trans(r, at, SITE("ldmatrix_x4_trans(" #r ", " #at ")"))
 #define stg_f32(p, x) kiln_emu->stg_f32(p, x, SITE("stg_f32(" #p ", " #x ")"))
@@ -210,9 +212,16 @@ typedef struct {
 
 #line 3 "/kiln/templates/forward/ampere.tmpl.cu"
 /* FlashAttention forward for mma.sync: a block of 128 threads computes 128 query rows
- * of one head, a warp 32 of them. Keys and values pass through shared memory
- * in blocks of 112, from the last visible one to the first; scores, probabilities and the
- * output stay in registers. */
+ * of one head. Keys and values pass through shared memory in blocks of 64, from the last
+ * visible one to the first; scores, queries and the output stay in registers.
+ *
+#line 8 "/kiln/templates/forward/ampere.tmpl.cu"
+ * A row's reference m is the maximum of the blocks up to the first of which every row of the block
+ * has seen a key, and p = 2^((s - m) c) from then on, however large later scores are: bf16 and fp32
+ * share the exponent range, p may exceed 1 by far, and the common factor leaves with 1 / l.
+#line 17 "/kiln/templates/forward/ampere.tmpl.cu"
+ * So steady blocks need no maximum, no rescaling and no wait before the exponentials. What this
+ * cannot hold (holds() says) is computed again by the exact pass, with the running maximum. */
 #line 1 "/kiln/templates/common/softmax.tmpl.cu"
 /* Online softmax over scores in mma fragments. A thread holds rows g and g + 8 of a 16-row tile
  * (g = lane / 4) and columns 8 j + 2 (lane & 3) + {0, 1}; four neighbouring lanes share a row.
@@ -244,7 +253,7 @@ DEV void state_clear(RowState *st) {
 /* Hides columns at and beyond limit[r]; limits count from this thread's first column. */
 DEV void mask_scores(float *s, int limit0, int limit1) {
 #pragma unroll
-  for (int j = 0; j < 14; j++) {
+  for (int j = 0; j < 4; j++) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       s[4 * j + i] = 8 * j + i < limit0 ? s[4 * j + i] : NEG_INFINITY;
@@ -253,12 +262,10 @@ DEV void mask_scores(float *s, int limit0, int limit1) {
   }
 }
 
-/* Takes the first `columns` columns of every thread's share of a block into m. factor[r]: what
- * earlier p and sums of p v must be multiplied by. ref[r]: the new m, but 0 for a row that is
- * hidden everywhere so far: it keeps m = -inf and p = 0. */
-DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor, float *ref,
-                       float c) {
-  float top[2] = {s[0], s[2]};
+/* top[r]: the maximum of the first `columns` columns of row r. */
+DEV void block_maximum(const float *s, int columns, float *top) {
+  top[0] = s[0];
+  top[1] = s[2];
 #pragma unroll
   for (int j = 0; j < columns / 8; j++) {
 #pragma unroll
@@ -266,28 +273,24 @@ DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor,
       top[r] = fmaxf(top[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
   }
 #pragma unroll
+  for (int r = 0; r < 2; r++) top[r] = quad_max(top[r]);
+}
+/* Takes top into m. factor[r]: what earlier p and sums of p v must be multiplied by. ref[r]: the
+ * new m, but 0 for a row that is hidden everywhere so far: it keeps m = -inf and p = 0. */
+DEV void raise_state(const float *top, RowState *st, float *factor, float *ref, float c) {
+#pragma unroll
   for (int r = 0; r < 2; r++) {
-    const float m = fmaxf(st->m[r], quad_max(top[r]));
+    const float m = fmaxf(st->m[r], top[r]);
     ref[r] = m == NEG_INFINITY ? 0.0f : m;
     factor[r] = ex2((st->m[r] - ref[r]) * c);
     st->m[r] = m;
     st->l[r] *= factor[r];
   }
 }
-
-/* s <- 2^(s c + bias) */
-DEV void exponentials(float *s, const float *bias, float c) {
-#pragma unroll
-  for (int j = 0; j < 14; j++) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
-  }
-}
-
 /* s <- 2^((s - ref) c - shift): subtracted first, so that the rounding of ref c cannot show. */
 DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 #pragma unroll
-  for (int j = 0; j < 14; j++) {
+  for (int j = 0; j < 4; j++) {
 #pragma unroll
     for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
   }
@@ -296,16 +299,16 @@ DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 /* l += this thread's part of the block's sums */
 DEV void sum_rows(const float *s, float *l) {
 #pragma unroll
-  for (int j = 0; j < 14; j++) {
+  for (int j = 0; j < 4; j++) {
 #pragma unroll
     for (int r = 0; r < 2; r++) l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
   }
 }
 
 DEV int sees_keys(i64 row, const ForwardArgs *a) {
-#line 94 "/kiln/templates/common/softmax.tmpl.cu"
+#line 88 "/kiln/templates/common/softmax.tmpl.cu"
   return a->seqlen_k > 0 && row + a->seqlen_k >= a->seqlen_q;
-#line 98 "/kiln/templates/common/softmax.tmpl.cu"
+#line 92 "/kiln/templates/common/softmax.tmpl.cu"
 }
 
 /* 1 / l by IEEE division, so that a power of two stays one: a row that sees one key returns v
@@ -316,165 +319,373 @@ DEV float row_lse(float m, float l, float scale, float shift) {
   return l == 0.0f ? NEG_INFINITY : m * scale + (lg2(l) + shift) * 0.693147181f;
 }
 
-#line 9 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 21 "/kiln/templates/forward/ampere.tmpl.cu"
 /* ---- global to shared memory ---- */
 
-#line 12 "/kiln/templates/forward/ampere.tmpl.cu"
-/* Starts the copy of rows first .. first + 127 of q. Rows at and past end become
- * 0: nothing is read for them, whatever their address.
-#line 17 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 24 "/kiln/templates/forward/ampere.tmpl.cu"
+/* This thread's first chunk of q, from a block's first row on: bytes */
+DEV i64 line_q(i64 row_bytes) {
+  return thread_index() / 8 * row_bytes + 16 * (thread_index() % 8);
+}
+/* Starts the copy of 128 rows of q. Those from `rows` on become 0: nothing is read
+ * for them, whatever their address.
+#line 33 "/kiln/templates/forward/ampere.tmpl.cu"
  */
-DEV void copy_q(u32 to, const char *from, i64 row_bytes, int first, int end) {
+DEV void copy_q(u32 to, const char *line, i64 row_bytes, int rows) {
   const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
-  const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
-#pragma unroll 4
+#pragma unroll
   for (int i = 0; i < 8; i++) {
-    const int row = row0 + 16 * i, inside = row < end - first;
+    const int row = row0 + 16 * i;
     const u32 line_to = to + (u32)row * 128;
-#line 28 "/kiln/templates/forward/ampere.tmpl.cu"
-#pragma unroll
-    for (int c = 0; c < 8; c += 8) {
-      const int chunk = c + chunk0;
-#line 34 "/kiln/templates/forward/ampere.tmpl.cu"
-      const int bytes = inside ? 16 : 0;
-      const u32 at = line_to + (u32)(chunk ^ (row & 7)) * 16;
-      cp_async_16(at, line + 16 * c, bytes);
-    }
-    line += 16 * row_bytes;
-  }
-}
-
-#line 12 "/kiln/templates/forward/ampere.tmpl.cu"
-/* Starts the copy of rows first .. first + 111 of k. Rows at and past end become
- * 0: nothing is read for them, whatever their address.
-#line 17 "/kiln/templates/forward/ampere.tmpl.cu"
- */
-DEV void copy_k(u32 to, const char *from, i64 row_bytes, int first, int end) {
-  const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
-  const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
-#pragma unroll 4
-  for (int i = 0; i < 7; i++) {
-    const int row = row0 + 16 * i, inside = row < end - first;
-    const u32 line_to = to + (u32)row * 128;
-#line 28 "/kiln/templates/forward/ampere.tmpl.cu"
-#pragma unroll
-    for (int c = 0; c < 8; c += 8) {
-      const int chunk = c + chunk0;
-#line 34 "/kiln/templates/forward/ampere.tmpl.cu"
-      const int bytes = inside ? 16 : 0;
-      const u32 at = line_to + (u32)(chunk ^ (row & 7)) * 16;
-      cp_async_16(at, line + 16 * c, bytes);
-    }
-    line += 16 * row_bytes;
-  }
-}
-
-#line 12 "/kiln/templates/forward/ampere.tmpl.cu"
-/* Starts the copy of rows first .. first + 111 of v. Rows at and past end become
- * 0: nothing is read for them, whatever their address.
-#line 17 "/kiln/templates/forward/ampere.tmpl.cu"
- */
-DEV void copy_v(u32 to, const char *from, i64 row_bytes, int first, int end) {
-  const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
-  const char *line = from + (i64)(first + row0) * row_bytes + 16 * chunk0;
-#pragma unroll 4
-  for (int i = 0; i < 7; i++) {
-    const int row = row0 + 16 * i, inside = row < end - first;
-    const u32 line_to = to + (u32)row * 128;
-#line 28 "/kiln/templates/forward/ampere.tmpl.cu"
-#pragma unroll
-    for (int c = 0; c < 8; c += 8) {
-      const int chunk = c + chunk0;
-#line 34 "/kiln/templates/forward/ampere.tmpl.cu"
-      const int bytes = inside ? 16 : 0;
-      const u32 at = line_to + (u32)(chunk ^ (row & 7)) * 16;
-      cp_async_16(at, line + 16 * c, bytes);
-    }
-    line += 16 * row_bytes;
-  }
-}
-
 #line 43 "/kiln/templates/forward/ampere.tmpl.cu"
+#pragma unroll
+    for (int c = 0; c < 8; c += 8) {
+      const int chunk = c + chunk0;
+#line 49 "/kiln/templates/forward/ampere.tmpl.cu"
+      const int bytes = row < rows ? 16 : 0;
+      const u32 at = line_to + (u32)(chunk ^ (row & 7)) * 16;
+      cp_async_16(at, line + 16 * i * row_bytes + 16 * c, bytes);
+    }
+  }
+}
+#line 24 "/kiln/templates/forward/ampere.tmpl.cu"
+/* This thread's first chunk of k, from a block's first row on: bytes */
+DEV i64 line_k(i64 row_bytes) {
+  return thread_index() / 8 * row_bytes + 16 * (thread_index() % 8);
+}
+/* Starts the copy of 64 rows of k. Those from `rows` on become 0: nothing is read
+ * for them, whatever their address.
+#line 33 "/kiln/templates/forward/ampere.tmpl.cu"
+ */
+DEV void copy_k(u32 to, const char *line, i64 row_bytes, int rows) {
+  const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int row = row0 + 16 * i;
+    const u32 line_to = to + (u32)row * 128;
+#line 43 "/kiln/templates/forward/ampere.tmpl.cu"
+#pragma unroll
+    for (int c = 0; c < 8; c += 8) {
+      const int chunk = c + chunk0;
+#line 49 "/kiln/templates/forward/ampere.tmpl.cu"
+      const int bytes = row < rows ? 16 : 0;
+      const u32 at = line_to + (u32)(chunk ^ (row & 7)) * 16;
+      cp_async_16(at, line + 16 * i * row_bytes + 16 * c, bytes);
+    }
+  }
+}
+#line 24 "/kiln/templates/forward/ampere.tmpl.cu"
+/* This thread's first chunk of v, from a block's first row on: bytes */
+DEV i64 line_v(i64 row_bytes) {
+  return thread_index() / 8 * row_bytes + 16 * (thread_index() % 8);
+}
+/* Starts the copy of 64 rows of v. Those from `rows` on become 0: nothing is read
+ * for them, whatever their address.
+#line 33 "/kiln/templates/forward/ampere.tmpl.cu"
+ */
+DEV void copy_v(u32 to, const char *line, i64 row_bytes, int rows) {
+  const int row0 = thread_index() / 8, chunk0 = thread_index() % 8;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int row = row0 + 16 * i;
+    const u32 line_to = to + (u32)row * 128;
+#line 43 "/kiln/templates/forward/ampere.tmpl.cu"
+#pragma unroll
+    for (int c = 0; c < 8; c += 8) {
+      const int chunk = c + chunk0;
+#line 49 "/kiln/templates/forward/ampere.tmpl.cu"
+      const int bytes = row < rows ? 16 : 0;
+      const u32 at = line_to + (u32)(chunk ^ (row & 7)) * 16;
+      cp_async_16(at, line + 16 * i * row_bytes + 16 * c, bytes);
+    }
+  }
+}
+
+#line 57 "/kiln/templates/forward/ampere.tmpl.cu"
+/* Keys and values on their way: this thread's first chunks of the blocks that are copied next. */
+typedef struct {
+  const char *k, *v;
+  i64 k_row, v_row; /* bytes */
+} Feed;
+
+/* Starts the copy of the next block's keys, or values, and steps towards the first block. */
+DEV void feed_k(Feed *f, u32 to, int rows) {
+  copy_k(to, f->k, f->k_row, rows);
+  f->k -= 64 * f->k_row;
+}
+DEV void feed_v(Feed *f, u32 to, int rows) {
+  copy_v(to, f->v, f->v_row, rows);
+  f->v -= 64 * f->v_row;
+}
+
+/* ---- tiles ---- */
+
+#line 76 "/kiln/templates/forward/ampere.tmpl.cu"
+/* Tiles: m block fastest and descending, so that the longest rows start first; then head, then
+ * batch. */
+#line 81 "/kiln/templates/forward/ampere.tmpl.cu"
+typedef struct {
+  i64 batch, head_index; /* head_index: batch * num_heads + head */
+  int head, first;       /* first query row */
+} Place;
+DEV Place place_of(i64 tile, const ForwardArgs *a) {
+  Place x;
+  x.head_index = tile / a->m_blocks;
+  x.batch = x.head_index / a->num_heads;
+  x.head = (int)(x.head_index - x.batch * a->num_heads);
+#line 91 "/kiln/templates/forward/ampere.tmpl.cu"
+  x.first = (a->m_blocks - 1 - (int)(tile - x.head_index * a->m_blocks)) * 128;
+#line 95 "/kiln/templates/forward/ampere.tmpl.cu"
+  return x;
+}
+
+/* ---- keys a row sees ---- */
+
+#line 101 "/kiln/templates/forward/ampere.tmpl.cu"
+/* Row i sees keys up to i + diagonal. Keys below full are seen by every row of the block that
+ * begins at row first, keys at and past end by none. */
+#line 106 "/kiln/templates/forward/ampere.tmpl.cu"
+typedef struct {
+  int full, end;
+} Sight;
+DEV Sight sight_of(int first, const ForwardArgs *a) {
+  Sight x;
+#line 112 "/kiln/templates/forward/ampere.tmpl.cu"
+  const i64 diagonal = (i64)a->seqlen_k - a->seqlen_q;
+  const i64 last = first + 128 < a->seqlen_q ? first + 128 : a->seqlen_q;
+  const i64 full = first + 1 + diagonal, end = last + diagonal;
+  x.full = full < a->seqlen_k ? (int)full : a->seqlen_k;
+  x.end = end < 0 ? 0 : end < a->seqlen_k ? (int)end : a->seqlen_k;
+#line 120 "/kiln/templates/forward/ampere.tmpl.cu"
+  return x;
+}
+
+#line 1 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+/* ---- what a warp computes ----
+ *
+ * Included by ampere.tmpl.cu. Everything here is one warp's work on one slice of keys: who has
+ * which rows, products, softmax and output.
+ */
+
+#line 15 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+DEV int rows_first(void) { return thread_index() / 32 * 32; }
+
+#line 23 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+/* This lane's address for ldmatrix, from the first address of q, k, v or p on: rows 0 to 7, rows 8
+ * to 15, then columns 8 to 15 of both; for k, columns before rows. */
+#line 27 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+DEV u32 lane_k(void) {
+  const int lane = thread_index() & 31;
+#line 30 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+  const int row = (lane & 7) + (lane >> 4) * 8, chunk = lane >> 3 & 1;
+#line 41 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+  return (u32)(row) * 128 + (u32)(chunk ^ (row & 7)) * 16;
+#line 43 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+}
+#line 27 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+DEV u32 lane_q(void) {
+  const int lane = thread_index() & 31;
+#line 34 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+  const int row = lane & 15, chunk = lane >> 4;
+#line 41 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+  return (u32)(rows_first() + row) * 128 + (u32)(chunk ^ (row & 7)) * 16;
+#line 43 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+}
+#line 27 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+DEV u32 lane_v(void) {
+  const int lane = thread_index() & 31;
+#line 34 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+  const int row = lane & 15, chunk = lane >> 4;
+#line 37 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+  return (u32)row * 128 + (u32)(chunk ^ (row & 7)) * 16;
+#line 43 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+}
+
+#line 46 "/kiln/templates/forward/ampere_warp.tmpl.cu"
 /* ---- products ---- */
 
-/* s (32 x 112) = q k^T for the warp's rows, which begin at address q */
-DEV void scores(float *s, u32 q, u32 k) {
-  const int lane = thread_index() & 31;
-  const int q_row = lane & 15, q_chunk = lane >> 4;
-  const int k_row = (lane & 7) + (lane >> 4) * 8, k_chunk = lane >> 3 & 1;
+#line 49 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+/* The warp's queries as operands */
+DEV void load_q(u32 *a, u32 q) {
 #pragma unroll
-  for (int i = 0; i < 112; i++) s[i] = 0.0f;
+  for (int t = 0; t < 2; t++) {
+#pragma unroll
+    for (int kk = 0; kk < 4; kk++)
+      ldmatrix_x4(a + 4 * (t + 2 * kk),
+                  ((q) ^ (32 * kk & 112)) + (32 * kk - (32 * kk & 112)) + 2048 * t);
+  }
+}
+
+#line 62 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+/* s (32 x 32) = q k^T; a: the queries as operands */
+DEV void scores(float *s, const u32 *a, u32 k) {
+#pragma unroll
+  for (int i = 0; i < 32; i++) s[i] = 0.0f;
 #pragma unroll
   for (int kk = 0; kk < 4; kk++) {
-    u32 a[8];
+#line 74 "/kiln/templates/forward/ampere_warp.tmpl.cu"
 #pragma unroll
-    for (int t = 0; t < 2; t++) {
-      const int row = 16 * t + q_row, chunk = (2 * kk + q_chunk) ^ (q_row & 7);
-      ldmatrix_x4(a + 4 * t, q + (u32)row * 128 + (u32)chunk * 16);
-    }
-#pragma unroll
-    for (int j = 0; j < 7; j++) {
-      const int row = 16 * j + k_row, chunk = (2 * kk + k_chunk) ^ (k_row & 7);
+    for (int j = 0; j < 2; j++) {
       u32 b[4];
-      ldmatrix_x4(b, k + (u32)row * 128 + (u32)chunk * 16);
+      ldmatrix_x4(b, ((k) ^ (32 * kk & 112)) + (32 * kk - (32 * kk & 112)) + 2048 * j);
 #pragma unroll
       for (int t = 0; t < 2; t++) {
-        mma_m16n8k16_bf16(s + t * 56 + 8 * j, a + 4 * t, b);
-        mma_m16n8k16_bf16(s + t * 56 + 8 * j + 4, a + 4 * t, b + 2);
+        const u32 *x = a + 4 * (t + 2 * kk);
+        mma_m16n8k16_bf16(s + t * 16 + 8 * j, x, b);
+        mma_m16n8k16_bf16(s + t * 16 + 8 * j + 4, x, b + 2);
       }
     }
   }
 }
 
-/* o (32 x 64) += p v; p is rounded to bf16 here */
-DEV void accumulate(float *o, const float *p, u32 v) {
-  const int lane = thread_index() & 31;
-  const int v_row = lane & 15, v_chunk = lane >> 4;
+/* o (32 x 64) += p v for 16 keys; a: p as operands */
+DEV void accumulate(float *o, const u32 *a, u32 v) {
+#line 91 "/kiln/templates/forward/ampere_warp.tmpl.cu"
 #pragma unroll
-  for (int kk = 0; kk < 7; kk++) {
-    u32 a[8];
+  for (int j = 0; j < 4; j++) {
+    u32 b[4];
+    ldmatrix_x4_trans(b, ((v) ^ (32 * j & 112)) + (32 * j - (32 * j & 112)));
 #pragma unroll
     for (int t = 0; t < 2; t++) {
-      const float *x = p + t * 56 + 8 * kk;
-#pragma unroll
-      for (int i = 0; i < 4; i++) a[4 * t + i] = pack_bf16(x[2 * i], x[2 * i + 1]);
-    }
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-      const int row = 16 * kk + v_row, chunk = (2 * j + v_chunk) ^ (v_row & 7);
-      u32 b[4];
-      ldmatrix_x4_trans(b, v + (u32)row * 128 + (u32)chunk * 16);
-#pragma unroll
-      for (int t = 0; t < 2; t++) {
-        mma_m16n8k16_bf16(o + t * 32 + 8 * j, a + 4 * t, b);
-        mma_m16n8k16_bf16(o + t * 32 + 8 * j + 4, a + 4 * t, b + 2);
-      }
+      mma_m16n8k16_bf16(o + t * 32 + 8 * j, a + 4 * t, b);
+      mma_m16n8k16_bf16(o + t * 32 + 8 * j + 4, a + 4 * t, b + 2);
     }
   }
+}
+
+#line 153 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+/* Columns 16 kk to 16 kk + 15 of p, rounded to bf16, as operands */
+DEV void pack_keys(u32 *a, const float *p, int kk) {
+#pragma unroll
+  for (int t = 0; t < 2; t++) {
+    const float *x = p + t * 16 + 8 * kk;
+#pragma unroll
+    for (int i = 0; i < 4; i++) a[4 * t + i] = pack_bf16(x[2 * i], x[2 * i + 1]);
+  }
+}
+
+#line 164 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+/* ---- softmax ---- */
+
+/* Hides keys past the end and past the diagonal; the slice begins at key
+ * first. */
+DEV void mask_slice(float *s, int first, const ForwardArgs *a) {
+  const int lane = thread_index() & 31, column = first + 2 * (lane & 3);
+#line 171 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+  const i64 row = place_of(block_index_again(), a).first + rows_first() + lane / 4;
+  const i64 see = row + 1 + a->seqlen_k - a->seqlen_q;
+#line 174 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+#pragma unroll
+  for (int t = 0; t < 2; t++) {
+#line 177 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+    const i64 see0 = see + 16 * t, see1 = see0 + 8;
+    const int end0 = see0 < a->seqlen_k ? (int)see0 : a->seqlen_k;
+    const int end1 = see1 < a->seqlen_k ? (int)see1 : a->seqlen_k;
+    mask_scores(s + t * 16, end0 - column, end1 - column);
+#line 184 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+  }
+}
+
+#line 188 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+/* Scores become p under the running maximum; o and the sums are rescaled. */
+DEV void careful_weights(float *o, float *s, RowState *st, float c, float shift) {
+  float top[2][2];
+#pragma unroll
+  for (int t = 0; t < 2; t++) block_maximum(s + t * 16, 32, top[t]);
+#line 196 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+#pragma unroll
+  for (int t = 0; t < 2; t++) {
+    float factor[2], ref[2];
+    raise_state(top[t], &st[t], factor, ref, c);
+    exact_exponentials(s + t * 16, ref, c, shift);
+    sum_rows(s + t * 16, st[t].l);
+#pragma unroll
+    for (int i = 0; i < 32; i++) o[t * 32 + i] *= factor[i / 2 % 2];
+  }
+}
+/* Columns 16 kk to 16 kk + 15 of the scores become p against the reference that stands. */
+DEV void steady_weights(float *s, RowState *st, float c, int kk) {
+#pragma unroll
+  for (int t = 0; t < 2; t++) {
+    float *x = s + t * 16 + 8 * kk;
+#pragma unroll
+    for (int i = 0; i < 8; i++) x[i] = ex2(fmaf(x[i], c, st[t].m[i / 2 % 2]));
+    st[t].l[0] += (x[0] + x[1]) + (x[4] + x[5]);
+    st[t].l[1] += (x[2] + x[3]) + (x[6] + x[7]);
+  }
+}
+#line 218 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+/* o += p v; the scores of 16 keys become p beside the products of the 16 before. */
+DEV void steady_slice(float *o, float *s, RowState *st, float c, u32 v) {
+#pragma unroll
+  for (int kk = 0; kk < 2; kk++) {
+    u32 a[8];
+    steady_weights(s, st, c, kk);
+    pack_keys(a, s, kk);
+    accumulate(o, a, v + kk * 2048);
+  }
+}
+DEV void careful_slice(float *o, float *s, RowState *st, float c, float shift, u32 v) {
+  careful_weights(o, s, st, c, shift);
+#pragma unroll
+  for (int kk = 0; kk < 2; kk++) {
+    u32 a[8];
+    pack_keys(a, s, kk);
+    accumulate(o, a, v + kk * 2048);
+  }
+}
+
+#line 239 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+/* Completes the sums. */
+DEV void finish_sums(RowState *st) {
+  float l[2][2];
+#pragma unroll
+  for (int i = 0; i < 4; i++) l[i / 2][i % 2] = quad_sum(st[i / 2].l[i % 2]);
+#line 247 "/kiln/templates/forward/ampere_warp.tmpl.cu"
+#pragma unroll
+  for (int i = 0; i < 4; i++) st[i / 2].l[i % 2] = l[i / 2][i % 2];
+}
+
+/* Whether the warp's rows are what the exact pass would give: the sums are within the range, the
+ * rounding of m c does not show, every output is finite. */
+DEV int holds(const float *o, const RowState *st) {
+  float probe = 0.0f;
+  int good = 1;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float l = st[i / 2].l[i % 2], bias = st[i / 2].m[i % 2];
+    good = good && l > 0.0f && l < 1e30f && fabsf(bias) < 4096.0f;
+  }
+#pragma unroll
+  for (int i = 0; i < 64; i++) probe = fmaf(o[i], 0.0f, probe);
+  return !any_sync(!(good && probe == 0.0f));
 }
 
 /* ---- output ---- */
 
-#line 104 "/kiln/templates/forward/ampere.tmpl.cu"
+#line 269 "/kiln/templates/forward/ampere_warp.tmpl.cu"
 /* Normalises o, rounds it and lays it into shared memory; writes the log-sum-exp of the warp's
- * rows. */
+ * rows. m is the maximum after the exact pass, the bias after the fast one. */
 DEV void finish_rows(const float *o, const RowState *st, u32 to, float *lse, int first,
-                     const ForwardArgs *a, float shift) {
-  const int lane = thread_index() & 31, warp_row = thread_index() / 32 * 32;
+                     const ForwardArgs *a, int exact, float shift) {
+  const int lane = thread_index() & 31;
 #pragma unroll
   for (int t = 0; t < 2; t++) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      const int row = warp_row + 16 * t + 8 * r + lane / 4;
-      const float l = quad_sum(st[t].l[r]), inverse = row_inverse(l, sees_keys(first + row, a));
+      const int row = rows_first() + 16 * t + 8 * r + lane / 4;
+      const float l = st[t].l[r], inverse = row_inverse(l, sees_keys(first + row, a));
 #pragma unroll
       for (int j = 0; j < 8; j++) {
         const float *x = o + t * 32 + 4 * j + 2 * r;
-        const u32 at = to + (u32)row * 128 + (u32)(j ^ (row & 7)) * 16;
+        const int chunk = j;
+        const u32 at = to + (u32)row * 128 + (u32)(chunk ^ (row & 7)) * 16;
         sts_u32(at + (lane & 3) * 4, pack_bf16(x[0] * inverse, x[1] * inverse));
       }
-      if (lse && (lane & 3) == 0 && first + row < a->seqlen_q)
-        stg_f32(lse + first + row, row_lse(st[t].m[r], l, a->softmax_scale, shift));
+      const int mine = (lane & 3) == 0;
+      if (lse && mine && first + row < a->seqlen_q)
+        stg_f32(lse + first + row, exact ? row_lse(st[t].m[r], l, a->softmax_scale, shift)
+                                         : (lg2(l) - st[t].m[r]) * 0.693147181f);
     }
   }
 }
@@ -495,138 +706,151 @@ DEV void store_rows(u32 from, char *to, i64 row_bytes, int first, int end) {
   }
 }
 
+#line 125 "/kiln/templates/forward/ampere.tmpl.cu"
 /* ---- the kernel ---- */
 
-#line 146 "/kiln/templates/forward/ampere.tmpl.cu"
-/* Tiles: m block fastest and descending, so that the longest rows start first; then head, then
- * batch. */
-#line 151 "/kiln/templates/forward/ampere.tmpl.cu"
-typedef struct {
-  i64 batch, head_index; /* head_index: batch * num_heads + head */
-  int head, first;       /* first query row */
-} Place;
-DEV Place place_of(i64 tile, const ForwardArgs *a) {
-  Place x;
-  x.head_index = tile / a->m_blocks;
-  x.batch = x.head_index / a->num_heads;
-  x.head = (int)(x.head_index - x.batch * a->num_heads);
-#line 161 "/kiln/templates/forward/ampere.tmpl.cu"
-  x.first = (a->m_blocks - 1 - (int)(tile - x.head_index * a->m_blocks)) * 128;
-#line 165 "/kiln/templates/forward/ampere.tmpl.cu"
-  return x;
-}
-
-/* Takes a block of scores into m and turns it into p. */
-DEV void softmax_step(float *s, RowState *st, float *factor, float c, float shift) {
-  float ref[2];
-  raise_maximum(s, 112, st, factor, ref, c);
-  const float b0 = ref[0] * c, b1 = ref[1] * c;
-  /* One fused multiply-add an element where the rounding of m c cannot show in p (2^-16). */
-  if (any_sync(!(fmaxf(fabsf(b0), fabsf(b1)) < 256.0f))) {
-    exact_exponentials(s, ref, c, shift);
-  } else {
-    const float bias[2] = {-b0 - shift, -b1 - shift};
-    exponentials(s, bias, c);
-  }
-  sum_rows(s, st->l);
-}
-
-/* Hides keys past the end and past the diagonal in block n. */
-DEV void mask_block(float *s, int n, const ForwardArgs *a) {
-  const int lane = thread_index() & 31, column = n * 112 + 2 * (lane & 3);
-#line 187 "/kiln/templates/forward/ampere.tmpl.cu"
-  const Place x = place_of(block_index_again(), a);
-  const i64 row = x.first + thread_index() / 32 * 32 + lane / 4;
-  const i64 see = row + 1 + a->seqlen_k - a->seqlen_q;
-#line 191 "/kiln/templates/forward/ampere.tmpl.cu"
-#pragma unroll
-  for (int t = 0; t < 2; t++) {
-#line 194 "/kiln/templates/forward/ampere.tmpl.cu"
-    const i64 see0 = see + 16 * t, see1 = see0 + 8;
-    const int end0 = see0 < a->seqlen_k ? (int)see0 : a->seqlen_k;
-    const int end1 = see1 < a->seqlen_k ? (int)see1 : a->seqlen_k;
-    mask_scores(s + t * 56, end0 - column, end1 - column);
-#line 201 "/kiln/templates/forward/ampere.tmpl.cu"
-  }
-}
-
+#line 132 "/kiln/templates/forward/ampere.tmpl.cu"
 KERNEL void kiln_forward(PARAM ForwardArgs a) {
   if (block_index() >= a.tiles) return;
   const Place x = place_of(block_index(), &a);
-  const int first = x.first;
-  const char *q = (const char *)a.q + 2 * (x.batch * a.q_stride.batch + x.head * a.q_stride.head);
-  const char *k = (const char *)a.k +
-                  2 * (x.batch * a.k_stride.batch + x.head / a.group * a.k_stride.head);
-  const char *v = (const char *)a.v +
-                  2 * (x.batch * a.v_stride.batch + x.head / a.group * a.v_stride.head);
-  const u32 smem = shared_base();
-  const u32 at_q = smem + 0, at_k = smem + 16384, at_v = smem + 30720;
-  const u32 warp_q = at_q + (u32)(thread_index() / 32) * 4096;
+  const Sight see = sight_of(x.first, &a);
+  const int blocks = (see.end + 63) / 64; /* of keys */
+  const int rest = a.seqlen_k - (blocks - 1) * 64;  /* keys from the last of them on */
+  const u32 smem = shared_base(), at_k = smem + 0, at_v = at_k + 8192;
+  const u32 q_lane = smem + 16384 + lane_q(), k_lane = at_k + lane_k(), v_lane = at_v + lane_v();
+  const float c = a.scale_log2;
 
-  /* Keys below `full` are seen by every row of the block, keys at and past `end` by none. */
-#line 219 "/kiln/templates/forward/ampere.tmpl.cu"
-  const i64 diagonal = (i64)a.seqlen_k - a.seqlen_q; /* row i sees keys up to i + diagonal */
-  const i64 last = first + 128 < a.seqlen_q ? first + 128 : a.seqlen_q;
-  const int full = first + 1 + diagonal < a.seqlen_k ? (int)(first + 1 + diagonal) : a.seqlen_k;
-  const int end = last + diagonal < 0            ? 0
-                  : last + diagonal < a.seqlen_k ? (int)(last + diagonal)
-                                                 : a.seqlen_k;
-#line 228 "/kiln/templates/forward/ampere.tmpl.cu"
-  const int blocks = (end + 111) / 112;
-  const float shift = (float)a.shift;
-
-  float o[64], s[112];
-  RowState st[2];
-#pragma unroll
-  for (int i = 0; i < 64; i++) o[i] = 0.0f;
-#pragma unroll
-  for (int t = 0; t < 2; t++) state_clear(&st[t]);
-
-  if (blocks > 0) copy_q(at_q, q, 2 * a.q_stride.row, first, a.seqlen_q);
-#line 240 "/kiln/templates/forward/ampere.tmpl.cu"
-  /* One slot each: values arrive while scores are computed, the next keys while values are used. */
-  if (blocks > 0) copy_k(at_k, k, 2 * a.k_stride.row, (blocks - 1) * 112, a.seqlen_k);
+  const i64 q_row = 2 * a.q_stride.row;
+  const char *q = (const char *)a.q + line_q(q_row) + x.first * q_row +
+                  2 * (x.batch * a.q_stride.batch + x.head * a.q_stride.head);
+  copy_q(smem + 16384, q, q_row, blocks > 0 ? a.seqlen_q - x.first : 0);
   cp_async_commit();
+  if (thread_index() == 0) sts_flag(smem + 32768, 0);
 
-#line 258 "/kiln/templates/forward/ampere.tmpl.cu"
+  const int key_head = x.head / a.group;
+  Feed f;
+  f.k_row = 2 * a.k_stride.row;
+  f.v_row = 2 * a.v_stride.row;
+  f.k = (const char *)a.k + line_k(f.k_row) +
+        2 * (x.batch * a.k_stride.batch + key_head * a.k_stride.head);
+  f.v = (const char *)a.v + line_v(f.v_row) +
+        2 * (x.batch * a.v_stride.batch + key_head * a.v_stride.head);
+
+  float o[64], s[32];
+  RowState st[2];
+#line 161 "/kiln/templates/forward/ampere.tmpl.cu"
+  u32 held_q[32];
+
+#line 164 "/kiln/templates/forward/ampere.tmpl.cu"
+  /* The fast pass, then the exact one if that does not hold. Rows that see no key are exact. */
+  int exact = see.full <= 0, again = 0;
 #pragma unroll 1
-  for (int n = blocks - 1; n >= 0; n--) {
-#line 261 "/kiln/templates/forward/ampere.tmpl.cu"
-    cp_async_wait(0);
-    sync_threads();
-    copy_v(at_v, v, 2 * a.v_stride.row, n * 112, a.seqlen_k);
-    cp_async_commit();
-    scores(s, warp_q, at_k);
-
-#line 280 "/kiln/templates/forward/ampere.tmpl.cu"
-    if ((n + 1) * (i64)112 > full) mask_block(s, n, &a);
+  for (;; exact = again = 1) {
+    const float shift = exact ? (float)a.shift : 0.0f;
+    f.k += (blocks - 1) * 64 * f.k_row;
+    f.v += (blocks - 1) * 64 * f.v_row;
+#line 176 "/kiln/templates/forward/ampere.tmpl.cu"
+    /* A ring of 2 slots: block n - 1 is on its way while n is used. */
 #pragma unroll
-    for (int t = 0; t < 2; t++) {
-      float factor[2];
-      softmax_step(s + t * 56, &st[t], factor, a.scale_log2, shift);
-#pragma unroll
-      for (int i = 0; i < 32; i++) o[t * 32 + i] *= factor[i / 2 % 2];
+    for (int i = 0; i < 1; i++) {
+      const int rows = blocks <= i ? 0 : i == 0 ? rest : 64;
+      feed_k(&f, at_k + i * 16384, rows);
+      feed_v(&f, at_v + i * 16384, rows);
+      cp_async_commit();
     }
-#line 289 "/kiln/templates/forward/ampere.tmpl.cu"
+    int slot = 0;
+#line 186 "/kiln/templates/forward/ampere.tmpl.cu"
+#pragma unroll
+    for (int i = 0; i < 64; i++) o[i] = 0.0f;
+#pragma unroll
+    for (int t = 0; t < 2; t++) state_clear(&st[t]);
+#line 191 "/kiln/templates/forward/ampere.tmpl.cu"
+    if (!again) {
+      cp_async_wait(1);
+      sync_threads();
+      load_q(held_q, q_lane);
+    }
+
+#line 198 "/kiln/templates/forward/ampere.tmpl.cu"
+    int n = blocks - 1;
+#line 212 "/kiln/templates/forward/ampere.tmpl.cu"
+    /* Until every row has its reference; to the end in the exact pass. */
+#pragma unroll 1
+    for (; n >= 0; n--) {
+      if (!(exact || n == blocks - 1 || (n + 1) * (i64)64 >= see.full)) break;
+#line 223 "/kiln/templates/forward/ampere.tmpl.cu"
+      cp_async_wait(0);
+      sync_threads();
+      const u32 free_slot = (u32)(slot == 0 ? 1 : slot - 1) * 16384;
+      feed_k(&f, at_k + free_slot, n >= 1 ? 64 : 0);
+      feed_v(&f, at_v + free_slot, n >= 1 ? 64 : 0);
+      cp_async_commit();
+#line 231 "/kiln/templates/forward/ampere.tmpl.cu"
+      scores(s, held_q, k_lane + (u32)slot * 16384 + 0);
+#line 233 "/kiln/templates/forward/ampere.tmpl.cu"
+      if ((n + 1) * (i64)64 > see.full)
+        mask_slice(s, n * 64 + 0, &a);
+#line 259 "/kiln/templates/forward/ampere.tmpl.cu"
+      careful_slice(o, s, st, c, shift, v_lane + (u32)slot * 16384 + 0);
+#line 231 "/kiln/templates/forward/ampere.tmpl.cu"
+      scores(s, held_q, k_lane + (u32)slot * 16384 + 4096);
+#line 233 "/kiln/templates/forward/ampere.tmpl.cu"
+      if ((n + 1) * (i64)64 > see.full)
+        mask_slice(s, n * 64 + 32, &a);
+#line 259 "/kiln/templates/forward/ampere.tmpl.cu"
+      careful_slice(o, s, st, c, shift, v_lane + (u32)slot * 16384 + 4096);
+#line 263 "/kiln/templates/forward/ampere.tmpl.cu"
+      slot = slot == 1 ? 0 : slot + 1;
+#line 265 "/kiln/templates/forward/ampere.tmpl.cu"
+    }
+
+#line 202 "/kiln/templates/forward/ampere.tmpl.cu"
+    /* The biases take the place of the maxima. */
+    if (!exact) {
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        st[i / 2].m[i % 2] = 0.0f - st[i / 2].m[i % 2] * c;
+    }
+#pragma unroll 1
+    for (; n >= 0; n--) {
+#line 223 "/kiln/templates/forward/ampere.tmpl.cu"
+      cp_async_wait(0);
+      sync_threads();
+      const u32 free_slot = (u32)(slot == 0 ? 1 : slot - 1) * 16384;
+      feed_k(&f, at_k + free_slot, n >= 1 ? 64 : 0);
+      feed_v(&f, at_v + free_slot, n >= 1 ? 64 : 0);
+      cp_async_commit();
+#line 231 "/kiln/templates/forward/ampere.tmpl.cu"
+      scores(s, held_q, k_lane + (u32)slot * 16384 + 0);
+#line 257 "/kiln/templates/forward/ampere.tmpl.cu"
+      steady_slice(o, s, st, c, v_lane + (u32)slot * 16384 + 0);
+#line 231 "/kiln/templates/forward/ampere.tmpl.cu"
+      scores(s, held_q, k_lane + (u32)slot * 16384 + 4096);
+#line 257 "/kiln/templates/forward/ampere.tmpl.cu"
+      steady_slice(o, s, st, c, v_lane + (u32)slot * 16384 + 4096);
+#line 263 "/kiln/templates/forward/ampere.tmpl.cu"
+      slot = slot == 1 ? 0 : slot + 1;
+#line 265 "/kiln/templates/forward/ampere.tmpl.cu"
+    }
+
+#line 268 "/kiln/templates/forward/ampere.tmpl.cu"
+    finish_sums(st);
+    if (!exact && !holds(o, st) && (thread_index() & 31) == 0) sts_flag(smem + 32768, 1);
+    /* Everyone must have finished with q, k and v, and no copy may still be on its way. */
     cp_async_wait(0);
     sync_threads();
-    if (n > 0) copy_k(at_k, k, 2 * a.k_stride.row, (n - 1) * 112, a.seqlen_k);
-    cp_async_commit();
-    accumulate(o, s, at_v);
-#line 298 "/kiln/templates/forward/ampere.tmpl.cu"
+    if (exact || !lds_flag(smem + 32768)) break;
+    f.k += 128 * f.k_row; /* back to the first block */
+    f.v += 128 * f.v_row;
   }
 
-  /* o takes the place of q, k and v: everyone must have finished with them, and no copy may still
-   * be on its way. */
-  cp_async_wait(0);
-  sync_threads();
-  /* Again: kept alive, it would cost registers in the loop. */
+  /* o takes the place of k and v. Again: kept alive, the place would cost registers in the loop. */
   const Place y = place_of(block_index_again(), &a);
   float *lse = a.lse ? a.lse + y.head_index * a.seqlen_q : 0;
-  finish_rows(o, st, smem, lse, y.first, &a, shift);
+  finish_rows(o, st, smem + 0, lse, y.first, &a, exact, (float)a.shift);
   sync_threads();
   char *out = (char *)a.o + 2 * (y.batch * a.o_stride.batch + y.head * a.o_stride.head);
-  store_rows(smem, out, 2 * a.o_stride.row, y.first, a.seqlen_q);
+  store_rows(smem + 0, out, 2 * a.o_stride.row, y.first, a.seqlen_q);
 }
 
 #line 1 "/kiln/emulator"

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id cf38a77d7b9115b88688cb7edd08e69637b022857fa53c8ca5b4e4ed4ea64deb
+// source id 55da7082c959ca2f9ef2cebfa7b6e00fec0057b7f601cb3afedaa593b037ccd9
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -308,12 +308,10 @@ DEV void mask_scores(float *s, int limit0, int limit1) {
   }
 }
 
-/* Takes the first `columns` columns of every thread's share of a block into m. factor[r]: what
- * earlier p and sums of p v must be multiplied by. ref[r]: the new m, but 0 for a row that is
- * hidden everywhere so far: it keeps m = -inf and p = 0. */
-DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor, float *ref,
-                       float c) {
-  float top[2] = {s[0], s[2]};
+/* top[r]: the maximum of the first `columns` columns of row r. */
+DEV void block_maximum(const float *s, int columns, float *top) {
+  top[0] = s[0];
+  top[1] = s[2];
 #pragma unroll
   for (int j = 0; j < columns / 8; j++) {
 #pragma unroll
@@ -321,24 +319,20 @@ DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor,
       top[r] = fmaxf(top[r], fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
   }
 #pragma unroll
+  for (int r = 0; r < 2; r++) top[r] = quad_max(top[r]);
+}
+/* Takes top into m. factor[r]: what earlier p and sums of p v must be multiplied by. ref[r]: the
+ * new m, but 0 for a row that is hidden everywhere so far: it keeps m = -inf and p = 0. */
+DEV void raise_state(const float *top, RowState *st, float *factor, float *ref, float c) {
+#pragma unroll
   for (int r = 0; r < 2; r++) {
-    const float m = fmaxf(st->m[r], quad_max(top[r]));
+    const float m = fmaxf(st->m[r], top[r]);
     ref[r] = m == NEG_INFINITY ? 0.0f : m;
     factor[r] = ex2((st->m[r] - ref[r]) * c);
     st->m[r] = m;
     st->l[r] *= factor[r];
   }
 }
-
-/* s <- 2^(s c + bias) */
-DEV void exponentials(float *s, const float *bias, float c) {
-#pragma unroll
-  for (int j = 0; j < 16; j++) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
-  }
-}
-
 /* s <- 2^((s - ref) c - shift): subtracted first, so that the rounding of ref c cannot show. */
 DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 #pragma unroll
@@ -663,6 +657,14 @@ DEV void mask_block(const Consumer *me, float *s, int n, int row) {
   mask_scores(s, seqlen_k - column, seqlen_k - column);
 }
 
+/* Takes the maximum of the first `columns` columns into the state. */
+DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor, float *ref,
+                       float c) {
+  float top[2];
+  block_maximum(s, columns, top);
+  raise_state(top, st, factor, ref, c);
+}
+
 /* p <- s, rounded to fp16: accumulators and A operands have the same layout. */
 DEV void pack_probabilities(u32 *p, const float *s) {
 #pragma unroll
@@ -730,6 +732,15 @@ DEV void pack_and_sum(u32 *p, const float *s, float *l, float zero) {
   }
   l[0] += sum[0] + sum[1];
   l[1] += sum[2] + sum[3];
+}
+
+/* s <- 2^(s c + bias) */
+DEV void exponentials(float *s, const float *bias, float c) {
+#pragma unroll
+  for (int j = 0; j < 16; j++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
+  }
 }
 
 DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor, int n, int row) {

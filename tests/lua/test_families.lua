@@ -84,34 +84,55 @@ function tests.default_tiles_fit_the_shared_memory()
   end)
 end
 
--- Regions inside what the entry asks for; only the output may lie over others: over the queries.
-function tests.shared_memory_maps_overlap_only_under_the_output()
+-- Which regions a family lets lie over others: ampere's queries over the slot of keys and values
+-- that is filled last, where they go to registers before, and its output over what is done with.
+local function may_overlap(family, lower, upper, held)
+  if family.name ~= "ampere" then return false end
+  if upper.name == "q" then return lower.name == "kv" and held end
+  return upper.name == "o" and (lower.name == "kv" or lower.name == "q")
+end
+
+-- Regions inside what the entry asks for, apart from each other but for the pairs above.
+function tests.shared_memory_maps_overlap_only_where_that_is_said()
   each_default(function(family, spec, tile, row)
     local record = family.record(spec, tile, row)
-    local end_of_last = 0
-    for _, region in ipairs(record.smem) do
+    local held, last = family.values(spec, tile, row).q_held, 0
+    for i, region in ipairs(record.smem) do
+      local stop = region.offset + region.bytes
       check.equal(region.bytes > 0, true)
-      check.equal(region.offset + region.bytes <= record.entries[1].shared_bytes, true)
-      if region.offset < end_of_last then
-        check.equal(region.name .. " at " .. region.offset, "o at " .. record.smem[1].offset)
-        check.equal(record.smem[1].name, "q")
+      for j = 1, i - 1 do
+        local other = record.smem[j]
+        local apart = stop <= other.offset or other.offset + other.bytes <= region.offset
+        if not apart and not may_overlap(family, other, region, held) then
+          error(("%s %s %d/%d: %s lies over %s"):format(row.name, family.name, spec.head_dim,
+            spec.head_dim_v, region.name, other.name))
+        end
       end
-      end_of_last = math.max(end_of_last, region.offset + region.bytes)
+      last = math.max(last, stop)
     end
-    check.equal(end_of_last, record.entries[1].shared_bytes)
+    check.equal(last, record.entries[1].shared_bytes)
   end)
 end
 
--- Bytes of a tile's regions, counted here from its rows: 16-column steps of ampere and standard,
--- 64-column panels of hopper, whose consumers have 64 rows each.
+-- Whether two warps of ampere share 32 rows: o of 32 rows would not fit one warp's registers.
+local function in_pairs(spec, tile)
+  return tile.block_m == 16 * tile.num_warps and tile.num_warps > 1 and tile.block_n % 32 == 0
+         and spec.head_dim_v > 128
+end
+
+-- Bytes of a tile's regions, counted here from its rows: 16-column steps of ampere and standard, 32
+-- for the values that a pair of warps shares, 64-column panels of hopper, whose consumers have 64
+-- rows each.
 local function region_bytes(family, spec, tile)
   local wide = family.name == "hopper" and 64 or 16
   local qk_row = (spec.head_dim + wide - 1) // wide * wide * 2
+  if family.name == "ampere" and in_pairs(spec, tile) then wide = 32 end
   local v_row = (spec.head_dim_v + wide - 1) // wide * wide * 2
+  local k, v = tile.num_stages * tile.block_n * qk_row, tile.num_stages * tile.block_n * v_row
   return {
-    q = tile.block_m * qk_row, k = tile.num_stages * tile.block_n * qk_row,
-    v = tile.num_stages * tile.block_n * v_row, o = tile.block_m * v_row,
-    info = 16, failed = 4 * 65, zero = 4,
+    q = tile.block_m * qk_row, k = k, v = v, kv = k + v, o = tile.block_m * v_row,
+    info = 16, failed = family.name == "ampere" and 4 or 4 * 65, zero = 4,
+    p = tile.block_m * tile.block_n * 2, exchange = 2 * tile.block_m * 4,
   }
 end
 
@@ -129,11 +150,23 @@ local function add_places(wanted, tile, q_bytes)
   wanted.info = 16 * places
 end
 
+-- The names of the regions, in order.
+local function wanted_names(family, spec, tile)
+  if family.name == "standard" then return "q k" end
+  if family.name == "hopper" then return "q k v bars info failed zero" end
+  return "kv q o failed" .. (in_pairs(spec, tile) and " p exchange" or "")
+end
+
 function tests.regions_hold_what_is_copied_into_them()
   each_default(function(family, spec, tile, row)
     local wanted, regions = region_bytes(family, spec, tile), family.record(spec, tile, row).smem
     if family.name == "hopper" then add_places(wanted, tile, regions[1].bytes) end
-    for _, r in ipairs(regions) do check.equal(r.name .. r.bytes, r.name .. wanted[r.name]) end
+    local names = {}
+    for i, r in ipairs(regions) do
+      check.equal(r.name .. r.bytes, r.name .. wanted[r.name])
+      names[i] = r.name
+    end
+    check.equal(table.concat(names, " "), wanted_names(family, spec, tile))
   end)
 end
 
@@ -145,6 +178,128 @@ function tests.entries_launch_what_the_tile_says()
     local divisor = entry.grid[1][1] == "seqlen_q" and entry.grid[1][2] or entry.grid[2][2]
     check.equal(divisor, tile.block_m)
   end)
+end
+
+-- ---- ampere ----
+
+local function tile_of(numbers)
+  return { block_m = numbers[1], block_n = numbers[2], num_stages = numbers[3],
+           num_warps = numbers[4] }
+end
+
+local function text_of(tile)
+  return ("%dx%dx%dx%d"):format(tile.block_m, tile.block_n, tile.num_stages, tile.num_warps)
+end
+
+-- head_dim, head_dim_v, the tile, what it is: pairs of warps, queries held in registers, or none;
+-- scores a thread has of each 16 rows, groups of 16 columns of o, begin of q in shared memory
+local decisions = {
+  { 64, 64, { 128, 64, 2, 4 }, "held", 16, 4, 16384 },  -- q in the second slot, which it fills
+  { 64, 64, { 128, 64, 3, 4 }, "held", 16, 4, 32768 },
+  { 64, 64, { 128, 32, 2, 4 }, "held", 16, 4, 16384 },  -- a slot is too small: q behind both
+  { 64, 64, { 128, 96, 2, 4 }, "held", 16, 4, 24576 },
+  { 16, 16, { 128, 256, 2, 4 }, "held", 16, 1, 16384 }, -- more scores than registers, by slices
+  { 64, 64, { 128, 64, 1, 4 }, "plain", 32, 4, 16384 }, -- one slot
+  { 64, 64, { 128, 48, 2, 4 }, "plain", 24, 4, 24576 }, -- 48 keys are no slices of 32
+  { 64, 64, { 64, 16, 2, 4 }, "plain", 8, 4, 8192 },
+  { 64, 96, { 128, 32, 2, 4 }, "held", 16, 6, 20480 },  -- 160 registers, as many as may be
+  { 72, 96, { 128, 32, 2, 4 }, "plain", 16, 6, 22528 }, -- 168
+  { 80, 80, { 128, 32, 3, 4 }, "held", 16, 5, 30720 },
+  { 88, 88, { 128, 32, 3, 4 }, "plain", 16, 6, 36864 },
+  { 128, 128, { 64, 32, 2, 4 }, "held", 16, 8, 16384 }, -- 16 rows a warp
+  { 256, 128, { 64, 32, 2, 4 }, "held", 16, 8, 49152 },
+  { 16, 128, { 64, 32, 1, 4 }, "plain", 16, 8, 9216 },
+  { 16, 136, { 64, 32, 1, 4 }, "pairs", 8, 5, 11264 },
+  { 16, 160, { 64, 32, 1, 4 }, "pairs", 8, 5, 11264 },
+  { 16, 168, { 64, 64, 3, 4 }, "pairs", 16, 6, 79872 }, -- pairs hold no queries
+  { 16, 256, { 32, 32, 2, 2 }, "pairs", 8, 8, 34816 },
+  { 16, 256, { 16, 32, 1, 1 }, "plain", 16, 16, 17408 },  -- one warp has none beside it
+  { 16, 144, { 128, 32, 1, 4 }, "plain", 16, 9, 10240 },  -- 32 rows a warp
+  { 16, 144, { 64, 48, 1, 4 }, "plain", 24, 9, 15360 },   -- 48 keys have no halves of 16s
+}
+
+function tests.ampere_pairs_warps_and_holds_queries_where_that_fits()
+  local row = arch.find("sm_80")
+  for i, case in ipairs(decisions) do
+    local spec = spec_of({ head_dim = case[1], head_dim_v = case[2] })
+    local tile = tile_of(case[3])
+    check.equal(families.ampere.check(spec, tile, row), true)
+    local v = families.ampere.values(spec, tile)
+    local kind = v.q_held and "held" or v.paired and "pairs" or "plain"
+    local text = "case " .. i .. ": %s, %d scores, %d groups, q at %d"
+    check.equal(text:format(kind, v.s_step, v.o_groups, v.at.q), text:format(table.unpack(case, 4)))
+    check.equal(v.q_held and v.paired or false, false)
+    check.equal(v.rows, kind == "pairs" and 32 or tile.block_m // tile.num_warps)
+    check.equal(v.score_cols, 2 * v.s_step)
+  end
+end
+
+-- Where queries lie over keys and values: only where they are held, inside the slot that is filled
+-- last, which no copy reaches before they are in registers.
+function tests.queries_of_ampere_lie_over_the_last_slot_or_nothing()
+  local row, count = arch.find("sm_90"), 0
+  each_spec(function(spec)
+    for _, numbers in ipairs({ { 128, 64, 2, 4 }, { 128, 64, 3, 4 }, { 32, 32, 4, 2 },
+                               { 64, 48, 3, 4 }, { 64, 32, 2, 4 }, { 64, 32, 1, 4 } }) do
+      local tile = tile_of(numbers)
+      local v = families.ampere.check(spec, tile, row) and families.ampere.values(spec, tile)
+      local q, kv = v and v.map.list[2], v and v.map.list[1]
+      if q and q.offset < kv.bytes then
+        check.equal(v.q_held, true)
+        check.equal(q.name .. kv.name, "qkv")
+        check.equal(q.offset, (tile.num_stages - 1) * kv.bytes // tile.num_stages)
+        check.equal(q.offset + q.bytes <= kv.bytes, true)
+        count = count + 1
+      elseif v and v.q_held then -- a slot has no room for them
+        check.equal(q.bytes > kv.bytes // tile.num_stages, true)
+      end
+    end
+  end)
+  check.equal(count > 100, true)
+end
+
+-- Bytes of an SM, of which each block takes 1024 more than it asks for
+local sm_bytes = { sm_80 = 167936, sm_86 = 102400, sm_89 = 102400, sm_90 = 233472,
+                   sm_120 = 102400 }
+
+-- arch, head_dim, head_dim_v, the default
+local defaults = {
+  { "sm_80", 64, 64, "128x64x2x4" }, { "sm_86", 64, 64, "128x64x2x4" },
+  { "sm_80", 72, 64, "128x32x3x4" }, { "sm_80", 64, 72, "128x32x3x4" },
+  { "sm_80", 128, 128, "128x32x3x4" }, -- two blocks in 164 KiB; in 100 KiB:
+  { "sm_86", 80, 80, "128x32x2x4" }, { "sm_86", 96, 96, "128x32x2x4" },
+  { "sm_86", 128, 128, "128x32x1x4" }, { "sm_120", 128, 128, "128x32x1x4" },
+  { "sm_89", 256, 128, "128x32x1x4" }, -- two fit of none of its tiles: the first that is legal
+  { "sm_80", 256, 128, "64x32x1x4" }, { "sm_90", 256, 128, "128x32x2x4" },
+  { "sm_80", 192, 192, "64x64x1x4" }, { "sm_80", 256, 256, "64x32x1x4" },
+  { "sm_90", 256, 256, "64x64x1x4" }, { "sm_86", 160, 160, "64x32x1x4" },
+  { "sm_86", 192, 192, "64x64x1x4" }, { "sm_86", 256, 256, "64x32x1x4" },
+}
+
+function tests.defaults_of_ampere_leave_room_for_two_blocks()
+  for _, case in ipairs(defaults) do
+    local spec = spec_of({ arch = case[1], head_dim = case[2], head_dim_v = case[3] })
+    local words = case[1] .. " " .. case[2] .. " " .. case[3] .. " "
+    check.equal(words .. text_of(families.ampere.default_tile(spec, arch.find(case[1]))),
+                words .. case[4])
+  end
+end
+
+-- Only where two blocks of the smallest tile would not fit either does one block have the SM.
+function tests.one_block_has_an_sm_only_where_two_never_fit()
+  local alone = 0
+  each_default(function(family, spec, tile, row)
+    if family.name ~= "ampere" then return end
+    local function two_fit(t)
+      local bytes = family.record(spec, t, row).entries[1].shared_bytes
+      return 2 * (bytes + 1024) <= sm_bytes[row.name]
+    end
+    if not two_fit(tile) then
+      alone = alone + 1
+      check.equal(two_fit(tile_of({ 64, 32, 1, 4 })), false)
+    end
+  end)
+  check.equal(alone > 0, true)
 end
 
 -- ---- hopper ----
@@ -257,11 +412,15 @@ local refusals = {
   { "sm_80", 64, 64, { 128, 64, 0, 4 }, "num_stages 0 is not 1 to 4" },
   { "sm_80", 64, 64, { 128, 64, 5, 4 }, "num_stages 5 is not 1 to 4" },
   { "sm_80", 256, 256, { 128, 128, 1, 8 },
-    "the tile takes 196608 bytes of shared memory, sm_80 has 166912 for a block" },
+    "the tile takes 230528 bytes of shared memory, sm_80 has 166912 for a block" },
   { "sm_86", 256, 256, { 128, 64, 1, 8 },
-    "the tile takes 131072 bytes of shared memory, sm_86 has 101376 for a block" },
+    "the tile takes 148608 bytes of shared memory, sm_86 has 101376 for a block" },
   { "sm_80", 128, 128, { 128, 96, 1, 4 },
     "the tile keeps 224 scores and outputs in the registers of a thread, 200 fit" },
+  { "sm_80", 64, 256, { 64, 160, 1, 4 }, -- in pairs, 32 rows and half of the columns a warp
+    "the tile keeps 208 scores and outputs in the registers of a thread, 200 fit" },
+  { "sm_80", 64, 128, { 128, 80, 2, 4 }, -- what is held counts only where it is
+    "the tile keeps 208 scores and outputs in the registers of a thread, 200 fit" },
   { "sm_90a", 128, 128, { 96, 128, 2, 10 },
     "block_m 96 is not 64, 128 or 192: 64 rows for each consumer warpgroup" },
   { "sm_90a", 128, 128, { 256, 128, 2, 20 },
@@ -277,11 +436,6 @@ local refusals = {
   { "sm_90a", 128, 128, { 192, 128, 2, 16 }, "the tile keeps 160 scores, probabilities and "
     .. "outputs in the registers of a thread, 128 fit" },
 }
-
-local function tile_of(numbers)
-  return { block_m = numbers[1], block_n = numbers[2], num_stages = numbers[3],
-           num_warps = numbers[4] }
-end
 
 function tests.illegal_tiles_are_refused_with_their_sentence()
   for _, case in ipairs(refusals) do
@@ -325,11 +479,11 @@ end
 
 -- arch, head_dim, the fields that are given, the tile that keeps them
 local choices = {
-  { "sm_80", 128, { num_warps = 8 }, "128x48x1x8" },
-  { "sm_80", 128, { block_m = 64 }, "64x48x1x4" },
+  { "sm_80", 128, { num_warps = 8 }, "128x32x3x8" },
+  { "sm_80", 128, { block_m = 64 }, "64x32x3x4" },
   { "sm_80", 128, { block_n = 64 }, "128x64x1x4" },
-  { "sm_80", 64, { num_stages = 3 }, "128x112x3x4" },
-  { "sm_86", 256, { num_stages = 2 }, "64x32x2x4" },
+  { "sm_80", 64, { num_stages = 3 }, "128x64x3x4" },
+  { "sm_86", 192, { num_stages = 2 }, "64x32x2x4" },
   { "sm_90a", 128, { block_m = 64 }, "64x128x2x8" },
   { "sm_90a", 128, { num_warps = 8 }, "64x128x2x8" },
   { "sm_90a", 64, { block_m = 128, num_stages = 3 }, "128x128x3x12" },
@@ -342,8 +496,7 @@ function tests.given_fields_are_kept_and_the_others_go_with_them()
     local row, spec = arch.find(name), spec_of({ arch = case[1], head_dim = head_dim })
     local tile, reason = families[row.families[1]].default_tile(spec, row, wanted)
     if not tile then error(text .. ": " .. reason) end
-    check.equal(("%dx%dx%dx%d"):format(tile.block_m, tile.block_n, tile.num_stages,
-      tile.num_warps), text)
+    check.equal(text_of(tile), text)
   end
 end
 

@@ -164,6 +164,21 @@ function tests.a_copy_reads_at_least_64_contiguous_bytes()
   end)
 end
 
+-- chunks, threads, neighbours that share a row: at most the eight that one phase takes, but for
+-- rows that no power of two from 4 on divides
+local shared_rows = {
+  { 2, 128, 2 }, { 4, 128, 4 }, { 6, 128, 8 }, { 8, 128, 8 }, { 10, 128, 16 }, { 12, 128, 4 },
+  { 16, 128, 8 }, { 18, 128, 32 }, { 24, 128, 8 }, { 28, 64, 4 }, { 32, 128, 8 }, { 32, 32, 8 },
+}
+
+function tests.eight_threads_share_a_row_at_most()
+  for _, case in ipairs(shared_rows) do
+    local c = layout.copy(64, case[1], case[2])
+    check.equal(case[1] .. " chunks: " .. c.wide, case[1] .. " chunks: " .. case[3])
+    check.equal(c.step, case[2] // case[3])
+  end
+end
+
 -- ---- panels ----
 
 -- rows, columns; panels, bytes from one to the next: the leading byte offset of a matrix descriptor
@@ -222,6 +237,16 @@ function tests.a_region_over_another_begins_where_it_does()
               "a 0+128, b 128+64, c 128+32, d 256+8: 264")
   check.equal(map_text({ { name = "a", bytes = 128 }, { name = "b", bytes = 500, over = "a" } }),
               "a 0+128, b 0+500: 500")
+end
+
+function tests.a_region_inside_another_begins_behind_its_begin()
+  check.equal(map_text({ { name = "a", bytes = 64 }, { name = "b", bytes = 96 },
+                         { name = "c", bytes = 32, over = "b", from = 48 },
+                         { name = "d", bytes = 8 } }),
+              "a 0+64, b 128+96, c 176+32, d 256+8: 264")
+  check.equal(map_text({ { name = "a", bytes = 64 },
+                         { name = "b", bytes = 32, over = "a", from = 48 } }),
+              "a 0+64, b 48+32: 80")
 end
 
 -- Every pair of regions, of sizes and alignments that come round with different periods.
