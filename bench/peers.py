@@ -1,13 +1,18 @@
 """Kiln beside its peers, in one process, interleaved: cuDNN and FlashAttention-2 in PyTorch.
 
-    python3 bench/peers.py [--out FILE.json] [--rounds N] [--dtype bf16|fp16] [--ampere] SHAPES...
+    python3 bench/peers.py [--out FILE.json] [--rounds N] [--ms N] [--dtype bf16|fp16]
+                           [--ampere] [--standard] SHAPES...
 
-SHAPES: grid (head_dim 64, 128, 256 x none, causal x seqlen 512 ... 16384, 16,384 tokens, hidden
-size 2,048), or HEAD_DIM:MASK:SEQLEN, for example 128:causal:4096. Engines of a row run one after
-another, `rounds` times in an order drawn anew, by device events around calls with a flushed L2
-cache; the median of the medians counts. Inputs are random and normal. FLOPs are 4 b h s^2 d, half
-of it when causal. Figures of different runs are not comparable: power and clocks move them by
-several per cent; ratios within one run are.
+SHAPES: names of the sets below (grid, short, ragged, dims, gqa, long, classic), or
+HEAD_DIM[/HEAD_DIM_V]:MASK:SEQLEN[:BATCH:HEADS[:HEADS_K]], for example 128:causal:4096. What is not
+given makes 16,384 tokens and a hidden size of 2,048.
+
+Engines of a row run one after another, `rounds` times in an order drawn anew, by device events
+around calls with a flushed L2 cache; the median of the medians counts. An engine that refuses a
+shape is left out. Inputs are random and normal. FLOPs are 2 b h s^2 (head_dim + head_dim_v), half
+of it when causal; `matmul` is a product of 8192^3, the ceiling of the same minute. Figures of
+different runs are not comparable: power and clocks move them by several per cent; ratios within one
+run are.
 """
 
 import argparse
@@ -27,55 +32,133 @@ sys.path.insert(
 )
 import kiln  # noqa: E402
 
-TOKENS, HIDDEN = 16384, 2048
-SEQLENS = (512, 1024, 2048, 4096, 8192, 16384)
+TOKENS, HIDDEN, MASKS = 16384, 2048, ("none", "causal")
+
+
+def texts(head_dims, seqlens, masks=MASKS, rest=""):
+    return [f"{d}:{mask}:{s}{rest}" for d in head_dims for mask in masks for s in seqlens]
+
+
+SETS = {
+    "grid": texts((64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384)),
+    "short": texts((64, 128, 256), (128, 256)),
+    "ragged": texts((64, 128, 256), (113, 300, 1000)),
+    "dims": [
+        f"{d}:{mask}:{s}:{TOKENS // s}:16"
+        for d in (64, 80, 96, 112, 128, 160, 192, "192/128", 256)
+        for mask in MASKS
+        for s in (1024, 4096, 16384)
+    ],
+    # Four query heads on each key head, beside as many key heads as query heads.
+    "gqa": [f"128:{m}:{s}:{TOKENS // s}:32:8" for m in MASKS for s in (2048, 4096, 8192, 16384)],
+    "long": ["128:causal:16384:1:16", "128:causal:131072:1:16"],
+    "classic": texts((64,), (1024, 2048, 4096), ("none",), ":8:16"),
+}
+
+
+class Shape:
+    def __init__(self, text, grouped=True):
+        dims, self.mask, *sizes = text.split(":")
+        self.head_dim, self.head_dim_v = (int(x) for x in (dims.split("/") * 2)[:2])
+        self.seqlen, *rest = map(int, sizes)
+        self.batch = rest[0] if rest else max(1, TOKENS // self.seqlen)
+        self.heads = rest[1] if rest else HIDDEN // self.head_dim
+        self.heads_k = rest[2] if len(rest) > 2 and grouped else self.heads
+        self.text = text
+
+    def tensors(self, dtype):
+        """q, k, v, o, of shape (batch, seqlen, heads, head_dim)"""
+        widths = (self.head_dim, self.head_dim, self.head_dim_v, self.head_dim_v)
+        heads = (self.heads, self.heads_k, self.heads_k, self.heads)
+        return [
+            torch.randn(self.batch, self.seqlen, h, d, device="cuda", dtype=dtype)
+            for h, d in zip(heads, widths)
+        ]
+
+    def flops(self):
+        pairs = self.batch * self.heads * self.seqlen**2 * (0.5 if self.mask == "causal" else 1)
+        return 2 * pairs * (self.head_dim + self.head_dim_v)
 
 
 def peer(backend, q, k, v, causal):
+    grouped = q.shape[2] != k.shape[2]
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
 
     def run():
         with sdpa_kernel(backend):
-            scaled_dot_product_attention(q, k, v, is_causal=causal)
+            scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
 
     return run
 
 
-def engines(context, head_dim, causal, seqlen, dtype, with_ampere):
-    shape = (max(1, TOKENS // seqlen), seqlen, HIDDEN // head_dim, head_dim)
-    q, k, v = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(3))
-    o = torch.empty_like(q)
-    lse = torch.empty(shape[0], shape[2], seqlen, device="cuda")
+def own(context, tensors, causal, **choice):
+    q, k, v, o = tensors
+    lse = torch.empty(q.shape[0], q.shape[2], q.shape[1], device="cuda")
+    plan = context.plan(q, k, v, o, causal=causal, **choice)
+    workspace = torch.empty(max(1, plan.workspace_bytes), dtype=torch.uint8, device="cuda")
     stream = torch.cuda.current_stream().cuda_stream
-    found = {
-        "cudnn": peer(SDPBackend.CUDNN_ATTENTION, q, k, v, causal),
-        "fa2": peer(SDPBackend.FLASH_ATTENTION, q, k, v, causal),
+    launch = plan.bind(q, k, v, o, lse, workspace=workspace)
+    return lambda: launch(stream)
+
+
+def engines(context, shape, dtype, given):
+    """name: (callable, FLOPs) of those that serve the shape"""
+    tensors, causal = shape.tensors(dtype), shape.mask == "causal"
+    q, k, v, _ = tensors
+    square = [torch.randn(8192, 8192, device="cuda", dtype=dtype) for _ in range(2)]
+    makers = {
+        "kiln": lambda: own(context, tensors, causal),
+        "cudnn": lambda: peer(SDPBackend.CUDNN_ATTENTION, q, k, v, causal),
+        "fa2": lambda: peer(SDPBackend.FLASH_ATTENTION, q, k, v, causal),
     }
-    for name, arch in (("kiln", ""), ("kiln-ampere", "sm_90"))[: 2 if with_ampere else 1]:
-        launch = context.plan(q, k, v, o, causal=causal, arch=arch).bind(q, k, v, o, lse)
-        found[name] = lambda launch=launch: launch(stream)
-    flops = 4 * shape[0] * shape[2] * seqlen * seqlen * head_dim * (0.5 if causal else 1)
-    return found, flops
+    if shape.heads_k != shape.heads:
+        every = [tensors[0], *Shape(shape.text, grouped=False).tensors(dtype)[1:]]
+        makers["kiln-mha"] = lambda: own(context, every, causal)
+    if given.ampere:
+        makers["kiln-ampere"] = lambda: own(context, tensors, causal, arch="sm_90")
+    if given.standard:
+        makers["math"] = lambda: peer(SDPBackend.MATH, q, k, v, causal)
+        makers["kiln-standard"] = lambda: own(context, tensors, causal, algorithm="standard")
+    found = {"matmul": (lambda: torch.matmul(*square), 2 * 8192**3)}
+    for name, make in makers.items():
+        try:
+            run = make()
+            run()
+            torch.cuda.synchronize()
+            found[name] = (run, shape.flops())
+        except (RuntimeError, torch.OutOfMemoryError) as reason:
+            if name == "kiln":
+                raise
+            print(f"{shape.text}: {name} is left out: {str(reason).splitlines()[0]}")
+    return found
 
 
-def measure(found, rounds):
+def measure(found, given):
     times = {name: [] for name in found}
-    for _ in range(rounds):
+    for _ in range(given.rounds):
         # In a fixed order the same engine would always follow the one that heats the GPU most.
-        for name, run in random.sample(list(found.items()), len(found)):
-            times[name].append(triton.testing.do_bench(run, warmup=5, rep=20, return_mode="median"))
+        for name, (run, _) in random.sample(list(found.items()), len(found)):
+            ms = triton.testing.do_bench(run, given.ms / 4, given.ms, return_mode="median")
+            times[name].append(ms)
     return {name: sorted(t)[len(t) // 2] for name, t in times.items()}
 
 
-def rows(shapes):
-    for shape in shapes:
-        if shape == "grid":
-            for head_dim in (64, 128, 256):
-                for mask in ("none", "causal"):
-                    yield from ((head_dim, mask, seqlen) for seqlen in SEQLENS)
-        else:
-            head_dim, mask, seqlen = shape.split(":")
-            yield int(head_dim), mask, int(seqlen)
+def geometric_mean(ratios):
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def summarize(results, ours, theirs):
+    groups = {}
+    for row in results:
+        rates = row["tflops"]
+        if ours in rates and theirs in rates:
+            name = f"{row['head_dim']} {row['mask']}"
+            groups.setdefault(name, []).append(rates[ours] / rates[theirs])
+    every = [x for ratios in groups.values() for x in ratios]
+    for name, ratios in list(groups.items()) + [(f"all {len(every)}", every)]:
+        if ratios:
+            mean = geometric_mean(ratios)
+            print(f"{ours}/{theirs}, {name}: least {min(ratios):.2f}, geometric mean {mean:.3f}")
 
 
 def main():
@@ -83,39 +166,32 @@ def main():
     parser.add_argument("shapes", nargs="+")
     parser.add_argument("--out")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ms", type=int, default=20, help="milliseconds of an engine in a round")
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
     parser.add_argument(
         "--ampere", action="store_true", help="also Kiln's mma.sync kernels, as sm_90 code"
     )
+    parser.add_argument(
+        "--standard", action="store_true", help="also standard attention, PyTorch's and Kiln's"
+    )
     given = parser.parse_args()
     dtype = torch.bfloat16 if given.dtype == "bf16" else torch.float16
-    context, results, logs = kiln.Context(0), [], {}
-    for head_dim, mask, seqlen in rows(given.shapes):
-        found, flops = engines(context, head_dim, mask == "causal", seqlen, dtype, given.ampere)
-        rates = {name: flops / ms / 1e9 for name, ms in measure(found, given.rounds).items()}
-        results.append(
-            {
-                "head_dim": head_dim,
-                "mask": mask,
-                "seqlen": seqlen,
-                "dtype": given.dtype,
-                "tflops": rates,
-            }
-        )
-        ratio = rates["kiln"] / rates["cudnn"]
-        logs.setdefault((head_dim, mask), []).append(math.log(ratio))
-        print(
-            f"{head_dim} {mask} {seqlen}: "
-            + "  ".join(f"{n} {r:.0f}" for n, r in rates.items())
-            + f"  kiln/cudnn {ratio:.2f}",
-            flush=True,
-        )
-    for (head_dim, mask), x in logs.items():
-        print(f"geometric mean of kiln/cudnn, {head_dim} {mask}: {math.exp(sum(x) / len(x)):.3f}")
-    every = [x for row in logs.values() for x in row]
-    print(
-        f"geometric mean of kiln/cudnn, all {len(every)}: {math.exp(sum(every) / len(every)):.3f}"
-    )
+    context, results = kiln.Context(0), []
+    for text in (text for name in given.shapes for text in SETS.get(name, [name])):
+        shape = Shape(text)
+        found = engines(context, shape, dtype, given)
+        times = measure(found, given)
+        rates = {name: found[name][1] / ms / 1e9 for name, ms in times.items()}
+        row = {name: value for name, value in vars(shape).items() if name != "text"}
+        results.append({**row, "dtype": given.dtype, "tflops": rates, "ms": times})
+        print(f"{text}: " + "  ".join(f"{n} {r:.0f}" for n, r in rates.items()), flush=True)
+    for ours, theirs in (
+        ("kiln", "cudnn"),
+        ("kiln", "matmul"),
+        ("kiln", "kiln-mha"),
+        ("kiln-ampere", "fa2"),
+    ):
+        summarize(results, ours, theirs)
     if given.out:
         environment = {
             "gpu": torch.cuda.get_device_name(0),
