@@ -19,6 +19,15 @@ local preferred = {
   { upto = { 256, 256 }, { 64, 64, 1, 4 }, { 64, 32, 1, 4 } },
 }
 
+-- Where the assembler spills with the tiles above; tried before them. Found by
+-- tests/nvrtc_matrix.lua.
+local instead = {
+  sm_120 = {
+    { from = 56, upto = 64, { 128, 32, 2, 4 } },
+    { from = 120, upto = 120, { 128, 16, 2, 4 } },
+  },
+}
+
 -- Scores and outputs that a thread may keep: about 56 registers remain for fragments, the state of
 -- the rows and addresses. With held queries, whose fragments are read once, fewer must do: above
 -- this the assembler spills (head_dim 88 and more).
@@ -83,21 +92,32 @@ local function two_fit(spec, tile, arch)
   return 2 * (derive(spec, tile).map.bytes + arch.smem_reserved) <= arch.smem_per_sm
 end
 
+-- The tiles to try for a spec, in order.
+local function candidates(spec, arch)
+  local out = {}
+  for _, row in ipairs(instead[arch.name] or {}) do
+    local widest = math.max(spec.head_dim, spec.head_dim_v)
+    if widest >= row.from and widest <= row.upto then table.move(row, 1, #row, #out + 1, out) end
+  end
+  for _, row in ipairs(preferred) do
+    local fits = spec.head_dim <= row.upto[1] and spec.head_dim_v <= row.upto[2]
+    if fits then table.move(row, 1, #row, #out + 1, out) end
+  end
+  return out
+end
+
 -- wanted: the fields that were given, or nil.
 function ampere.default_tile(spec, arch, wanted)
   wanted = wanted or {}
   local legal, reason
-  for _, row in ipairs(preferred) do
-    local fits = spec.head_dim <= row.upto[1] and spec.head_dim_v <= row.upto[2]
-    for _, t in ipairs(fits and row or {}) do
-      local tile = {
-        block_m = wanted.block_m or t[1], block_n = wanted.block_n or t[2],
-        num_stages = wanted.num_stages or t[3], num_warps = wanted.num_warps or t[4],
-      }
-      local ok, why = ampere.check(spec, tile, arch)
-      if ok and two_fit(spec, tile, arch) then return tile end
-      if ok then legal = legal or tile else reason = reason or why end
-    end
+  for _, t in ipairs(candidates(spec, arch)) do
+    local tile = {
+      block_m = wanted.block_m or t[1], block_n = wanted.block_n or t[2],
+      num_stages = wanted.num_stages or t[3], num_warps = wanted.num_warps or t[4],
+    }
+    local ok, why = ampere.check(spec, tile, arch)
+    if ok and two_fit(spec, tile, arch) then return tile end
+    if ok then legal = legal or tile else reason = reason or why end
   end
   return legal, reason
 end

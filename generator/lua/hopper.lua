@@ -21,12 +21,12 @@ local registers = {
 -- is the default. Three consumers of 64 columns leave a thread too few registers and were no faster
 -- (H200, head_dim 64, 4096 keys, none and causal: 476, 410 against 501, 455 TFLOP/s). Above 128
 -- columns the output takes more than half of a thread's registers and the queries much of the
--- shared memory, so key blocks shrink; for 256 columns 80 keys would fit but were the slower (512
--- keys, none and causal: 549, 344 against 581, 367 TFLOP/s; level from 4096 on).
+-- shared memory, so key blocks shrink. 192 columns have room for 112 keys, but not for two places
+-- of queries then (1024 keys, none and causal: 572, 441 against 655, 495 TFLOP/s); for 256 columns
+-- 80 keys would fit but were the slower (512 keys: 549, 344 against 581, 367).
 local preferred = {
   { upto = 64, { 2, 128, 3 }, { 2, 128, 2 } },
   { upto = 128, { 2, 128, 2 }, { 2, 112, 2 } },
-  { upto = 192, { 2, 112, 2 }, { 2, 96, 2 }, { 2, 80, 2 } },
   { upto = 256, { 2, 64, 2 } },
 }
 

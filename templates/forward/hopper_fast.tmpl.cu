@@ -49,9 +49,9 @@ DEV void exponentials(float *s, const float *bias, float c) {
   }
 }
 
-DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor, int n, int row) {
+/* A block with the exact maximum, after its mask if it has one. */
+DEV void careful_step(const Consumer *me, float *s, FastState *st, float *factor) {
   float ref[2];
-  mask_block(me, s, n, row);
   raise_maximum(s, ${block_n}, &st->row, factor, ref, me->c);
 #pragma unroll
   for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c + ${lead}.0f;
@@ -63,7 +63,8 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   float factor[2], ref[2];
   state_clear(&st->row);
   if ((n + 1) * (i64)${block_n} > x.full) {
-    masked_step(me, s, st, factor, n, row_of(me, x));
+    mask_block(me, s, n, row_of(me, x));
+    careful_step(me, s, st, factor);
   } else {
     raise_maximum(s, ${first_columns}, &st->row, factor, ref, me->c);
 #pragma unroll
@@ -120,8 +121,9 @@ DEV void run_fast(Consumer *me) {
     pack_and_sum(p, s, st.row.l, 0.0f);
 #pragma unroll
     for (int i = 0; i < ${dv16 // 2}; i++) o[i] = 0.0f;
-//@ local known = wide_exponent and "x.full" or ("x.full - %d"):format(block_n - 1)
     /* Until every row has its reference. */
+//@ for _, masked in ipairs(wide_exponent and { true } or { true, false }) do
+//@ local known = masked and "x.full" or ("x.full - %d"):format(block_n - 1)
 #pragma unroll 1
     while (n > 0 && n * (i64)${block_n} >= ${known}) {
       n--;
@@ -132,7 +134,10 @@ DEV void run_fast(Consumer *me) {
 //@ if not o_staged then
       if (n == 0) leave_q(me, x.slot);
 //@ end
-      masked_step(me, s, &st, factor, n, row_of(me, x));
+//@ if masked then
+      mask_block(me, s, n, row_of(me, x));
+//@ end
+      careful_step(me, s, &st, factor);
       wgmma_wait(0);
       touch_f32x${dv16 // 2}(o);
       touch_u32x${block_n // 4}(p);
@@ -141,6 +146,7 @@ DEV void run_fast(Consumer *me) {
       for (int i = 0; i < ${dv16 // 2}; i++) o[i] *= factor[i / 2 % 2];
       pack_and_sum(p, s, st.row.l, 0.0f);
     }
+//@ end
     /* Steady state. */
 #pragma unroll 1
     while (n > 0) {

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 128 --causal --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id adfda61ff402d8654e8e46d42548e1d19730fdf59ca9f442902835030012cf26
+// source id d5c0c0e74e9192b3da45bfb7ba3307f093c2979e11b44bff8bdcdff59af41d02
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -788,9 +788,9 @@ DEV void exponentials(float *s, const float *bias, float c) {
   }
 }
 
-DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor, int n, int row) {
+/* A block with the exact maximum, after its mask if it has one. */
+DEV void careful_step(const Consumer *me, float *s, FastState *st, float *factor) {
   float ref[2];
-  mask_block(me, s, n, row);
   raise_maximum(s, 128, &st->row, factor, ref, me->c);
 #pragma unroll
   for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c + 0.0f;
@@ -802,7 +802,8 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   float factor[2], ref[2];
   state_clear(&st->row);
   if ((n + 1) * (i64)128 > x.full) {
-    masked_step(me, s, st, factor, n, row_of(me, x));
+    mask_block(me, s, n, row_of(me, x));
+    careful_step(me, s, st, factor);
   } else {
     raise_maximum(s, 16, &st->row, factor, ref, me->c);
 #pragma unroll
@@ -864,7 +865,8 @@ DEV void run_fast(Consumer *me) {
       wgmma_wait(1);
       touch_f32x64(s);
       free_k(me);
-      masked_step(me, s, &st, factor, n, row_of(me, x));
+      mask_block(me, s, n, row_of(me, x));
+      careful_step(me, s, &st, factor);
       wgmma_wait(0);
       touch_f32x64(o);
       touch_u32x32(p);

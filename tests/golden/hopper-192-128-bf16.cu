@@ -1,18 +1,18 @@
 // kiln 0.1.0  do not edit
-// kiln generate --arch sm_90a --dtype bf16 --head-dim 192 --head-dim-v 128 --block-m 128 --block-n 112 --num-stages 2 --num-warps 12 --plain
-// source id f6f1037bad9fea2d68fdf78d63068e9d2fe3e4c8dc86d0c3865881710fb42ef5
+// kiln generate --arch sm_90a --dtype bf16 --head-dim 192 --head-dim-v 128 --block-m 128 --block-n 64 --num-stages 2 --num-warps 12 --plain
+// source id f77c8509db680ad128c94cb847dfaf854f0907e3636fb113ff524b509400c9a5
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=192 head_dim_v=128 mask=none
-// tile block_m=128 block_n=112 num_stages=2 num_warps=12
-// shared memory 192904 of 232448 bytes
+// tile block_m=128 block_n=64 num_stages=2 num_warps=12
+// shared memory 229912 of 232448 bytes
 //    offset     bytes  region
-//         0     49152  q
-//     49152     86016  k
-//    135168     57344  v
-//    192512       104  bars
-//    192624        16  info
-//    192640       260  failed
-//    192900         4  zero
+//         0    147456  q
+//    147456     49152  k
+//    196608     32768  v
+//    229376       216  bars
+//    229600        48  info
+//    229648       260  failed
+//    229908         4  zero
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -38,6 +38,9 @@ DEV i64 num_blocks(void) {
 DEV void sync_threads(void) {
   __syncthreads();
 }
+DEV void sync_warp(void) {
+  __syncwarp();
+}
 DEV void named_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory");
 }
@@ -48,9 +51,6 @@ DEV int shfl_i32(int x, int lane) {
   return __shfl_sync(0xffffffffu, x, lane);
 }
 DEV float shfl_xor_f32(float x, int lanes) {
-  return __shfl_xor_sync(0xffffffffu, x, lanes);
-}
-DEV u32 shfl_xor_u32(u32 x, int lanes) {
   return __shfl_xor_sync(0xffffffffu, x, lanes);
 }
 DEV int any_sync(int x) {
@@ -104,12 +104,12 @@ DEV int lds_flag(u32 at) {
 DEV void sts_flag(u32 at, int x) {
   asm volatile("st.relaxed.cta.shared.s32 [%0], %1;" :: "r"(at), "r"(x) : "memory");
 }
+DEV void stmatrix_x4(u32 at, const u32 *r) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+               :: "r"(at), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
 DEV void stg_f32(float *p, float x) {
   *p = x;
-}
-DEV void stg_u32x4(void *p, const u32 *r) {
-  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
-               :: "l"(p), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
 }
 DEV void bar_init(u32 bar, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(bar), "r"(arrivals) : "memory");
@@ -141,6 +141,19 @@ DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int col, int row, int h
                :: "r"(to), "l"(map), "r"(bar), "r"(col), "r"(row), "r"(head), "r"(batch),
                "l"(policy)
                : "memory");
+}
+DEV void tma_store(const TensorMap *map, u32 from, int col, int row, int head, int batch) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], "
+               "[%1];"
+               :: "l"(map), "r"(from), "r"(col), "r"(row), "r"(head), "r"(batch) : "memory");
+}
+DEV void bulk_commit(void) {
+  asm volatile("cp.async.bulk.commit_group;" :: : "memory");
+}
+#define bulk_wait(pending) asm volatile("cp.async.bulk.wait_group " #pending ";" ::: "memory")
+#define bulk_wait_read(pending) asm volatile("cp.async.bulk.wait_group.read " #pending ";" ::: "memory")
+DEV void fence_async(void) {
+  asm volatile("fence.proxy.async.shared::cta;" :: : "memory");
 }
 #define reg_dec(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(count))
 #define reg_inc(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(count))
@@ -175,40 +188,30 @@ DEV void wgmma_rs_n128_bf16_t(float *d, const u32 *a, u64 b, int accumulate) {
                "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
 }
-DEV void wgmma_ss_n112_bf16(float *d, u64 a, u64 b, int accumulate) {
+DEV void wgmma_ss_n64_bf16(float *d, u64 a, u64 b, int accumulate) {
   asm volatile("{\n"
                ".reg .pred p;\n"
-               "setp.ne.b32 p, %58, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, "
+               "setp.ne.b32 p, %34, 0;\n"
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, "
                "%6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "
-               "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
-               "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, "
-               "%54, %55}, %56, %57, p, 1, 1, 0, 0;\n"
+               "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, p, 1, 1, 0, 0;\n"
                "}"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
                "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
                "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
                "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
                "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-               "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-               "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-               "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-               "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-               "+f"(d[54]), "+f"(d[55])
+               "+f"(d[30]), "+f"(d[31])
                : "l"(a), "l"(b), "r"(accumulate));
 }
-DEV void touch_f32x56(float *r) {
+DEV void touch_f32x32(float *r) {
   asm volatile(""
                : "+f"(r[0]), "+f"(r[1]), "+f"(r[2]), "+f"(r[3]), "+f"(r[4]), "+f"(r[5]),
                "+f"(r[6]), "+f"(r[7]), "+f"(r[8]), "+f"(r[9]), "+f"(r[10]), "+f"(r[11]),
                "+f"(r[12]), "+f"(r[13]), "+f"(r[14]), "+f"(r[15]), "+f"(r[16]), "+f"(r[17]),
                "+f"(r[18]), "+f"(r[19]), "+f"(r[20]), "+f"(r[21]), "+f"(r[22]), "+f"(r[23]),
                "+f"(r[24]), "+f"(r[25]), "+f"(r[26]), "+f"(r[27]), "+f"(r[28]), "+f"(r[29]),
-               "+f"(r[30]), "+f"(r[31]), "+f"(r[32]), "+f"(r[33]), "+f"(r[34]), "+f"(r[35]),
-               "+f"(r[36]), "+f"(r[37]), "+f"(r[38]), "+f"(r[39]), "+f"(r[40]), "+f"(r[41]),
-               "+f"(r[42]), "+f"(r[43]), "+f"(r[44]), "+f"(r[45]), "+f"(r[46]), "+f"(r[47]),
-               "+f"(r[48]), "+f"(r[49]), "+f"(r[50]), "+f"(r[51]), "+f"(r[52]), "+f"(r[53]),
-               "+f"(r[54]), "+f"(r[55])
+               "+f"(r[30]), "+f"(r[31])
                : : "memory");
 }
 DEV void touch_f32x64(float *r) {
@@ -226,13 +229,11 @@ DEV void touch_f32x64(float *r) {
                "+f"(r[60]), "+f"(r[61]), "+f"(r[62]), "+f"(r[63])
                : : "memory");
 }
-DEV void touch_u32x28(u32 *r) {
+DEV void touch_u32x16(u32 *r) {
   asm volatile(""
                : "+r"(r[0]), "+r"(r[1]), "+r"(r[2]), "+r"(r[3]), "+r"(r[4]), "+r"(r[5]),
                "+r"(r[6]), "+r"(r[7]), "+r"(r[8]), "+r"(r[9]), "+r"(r[10]), "+r"(r[11]),
-               "+r"(r[12]), "+r"(r[13]), "+r"(r[14]), "+r"(r[15]), "+r"(r[16]), "+r"(r[17]),
-               "+r"(r[18]), "+r"(r[19]), "+r"(r[20]), "+r"(r[21]), "+r"(r[22]), "+r"(r[23]),
-               "+r"(r[24]), "+r"(r[25]), "+r"(r[26]), "+r"(r[27])
+               "+r"(r[12]), "+r"(r[13]), "+r"(r[14]), "+r"(r[15])
                : : "memory");
 }
 
@@ -260,6 +261,7 @@ typedef struct {
  * and feeds queries, keys and values through mbarrier rings. Warpgroups 1 to 2 are
  * consumers of 64 query rows each: the scores of the next key block are computed while the softmax
  * of the present one runs.
+ * For each of them a thread of warpgroup 0 stores the output.
  * The consumers take turns at the tensor cores.
  *
  * Tiles are computed without a running maximum first. That holds unless scores rise by tens of nats
@@ -294,7 +296,7 @@ DEV void state_clear(RowState *st) {
 /* Hides columns at and beyond limit[r]; limits count from this thread's first column. */
 DEV void mask_scores(float *s, int limit0, int limit1) {
 #pragma unroll
-  for (int j = 0; j < 14; j++) {
+  for (int j = 0; j < 8; j++) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       s[4 * j + i] = 8 * j + i < limit0 ? s[4 * j + i] : NEG_INFINITY;
@@ -331,7 +333,7 @@ DEV void raise_state(const float *top, RowState *st, float *factor, float *ref, 
 /* s <- 2^((s - ref) c - shift): subtracted first, so that the rounding of ref c cannot show. */
 DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 #pragma unroll
-  for (int j = 0; j < 14; j++) {
+  for (int j = 0; j < 8; j++) {
 #pragma unroll
     for (int i = 0; i < 4; i++) s[4 * j + i] = ex2((s[4 * j + i] - ref[i / 2]) * c - shift);
   }
@@ -340,7 +342,7 @@ DEV void exact_exponentials(float *s, const float *ref, float c, float shift) {
 /* l += this thread's part of the block's sums */
 DEV void sum_rows(const float *s, float *l) {
 #pragma unroll
-  for (int j = 0; j < 14; j++) {
+  for (int j = 0; j < 8; j++) {
 #pragma unroll
     for (int r = 0; r < 2; r++) l[r] += s[4 * j + 2 * r] + s[4 * j + 2 * r + 1];
   }
@@ -361,33 +363,37 @@ DEV float row_lse(float m, float l, float scale, float shift) {
 /* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
 
 DEV u32 k_full(u32 smem, int slot) {
-  return smem + 192512 + 8 * slot;
+  return smem + 229376 + 8 * slot;
 }
 DEV u32 k_empty(u32 smem, int slot) {
-  return smem + 192528 + 8 * slot;
+  return smem + 229392 + 8 * slot;
 }
 DEV u32 v_full(u32 smem, int slot) {
-  return smem + 192544 + 8 * slot;
+  return smem + 229408 + 8 * slot;
 }
 DEV u32 v_empty(u32 smem, int slot) {
-  return smem + 192560 + 8 * slot;
+  return smem + 229424 + 8 * slot;
 }
 DEV u32 q_full(u32 smem, int slot, int group) {
-  const u32 first = smem + 192576;
+  const u32 first = smem + 229440;
   return first + 8 * (slot * 2 + group);
 }
 DEV u32 q_empty(u32 smem, int slot, int group) {
-  const u32 first = smem + 192592;
+  const u32 first = smem + 229488;
+  return first + 8 * (slot * 2 + group);
+}
+DEV u32 o_full(u32 smem, int slot, int group) {
+  const u32 first = smem + 229536;
   return first + 8 * (slot * 2 + group);
 }
 DEV u32 fast_done(u32 smem) {
-  return smem + 192608;
+  return smem + 229584;
 }
 /* Flag of a round's tile; rounds past the last flag share it. */
 DEV u32 failed_tile(u32 smem, int round) {
-  return smem + 192640 + 4 * (round < 64 ? round : 63);
+  return smem + 229648 + 4 * (round < 64 ? round : 63);
 }
-DEV u32 any_failed(u32 smem) { return smem + 192896; }
+DEV u32 any_failed(u32 smem) { return smem + 229904; }
 
 /* A place in a ring. parity: of the phase that a reader waits for; a writer waits for the one
  * before. */
@@ -445,7 +451,7 @@ DEV Tile next_tile(Walk *w, u32 smem, int failed_only, const ForwardArgs *a) {
   x.batch = (int)(head / (u32)a->num_heads);
   x.head = (int)(head - (u32)x.batch * (u32)a->num_heads);
   i64 end = a->seqlen_k;
-  x.blocks = end < 1 ? 1 : (int)((end + 111) / 112);
+  x.blocks = end < 1 ? 1 : (int)((end + 63) / 64);
   return x;
 }
 
@@ -465,7 +471,7 @@ DEV void send_tile(Producer *me, Tile x) {
 #pragma unroll 1
   for (int w = 0; w < 2; w++)
     bar_wait(q_empty(me->smem, slot, w), me->ring.q.parity ^ 1);
-  const u32 info = me->smem + 192624 + 16 * slot;
+  const u32 info = me->smem + 229600 + 16 * slot;
   sts_i32(info, x.first);
   sts_i32(info + 4, x.head);
   sts_i32(info + 8, x.batch);
@@ -482,20 +488,20 @@ DEV void send_tile(Producer *me, Tile x) {
       tma_load(to + c * 8192, me->map_q, q_full(me->smem, slot, w), 64 * c,
                x.first + 64 * w, x.head, x.batch, 0x12F0000000000000ull);
   }
-  advance(&me->ring.q, 1);
+  advance(&me->ring.q, 3);
 }
 
 /* Keys of block n. Other blocks read them again: evict last. Without keys every row lies past
  * the end, so that zeros arrive. */
 DEV void send_k(Producer *me, Tile x, int n) {
   Ring *ring = &me->ring.k;
-  const int row = me->a->seqlen_k == 0 ? 112 : n * 112;
+  const int row = me->a->seqlen_k == 0 ? 64 : n * 64;
   const int head_k = x.head / me->a->group;
   bar_wait(k_empty(me->smem, ring->slot), ring->parity ^ 1);
-  bar_expect(k_full(me->smem, ring->slot), 43008);
-  const u32 to = me->smem + 49152 + ring->slot * 43008;
+  bar_expect(k_full(me->smem, ring->slot), 24576);
+  const u32 to = me->smem + 147456 + ring->slot * 24576;
   for (int c = 0; c < 3; c++)
-    tma_load(to + c * 14336, me->map_k, k_full(me->smem, ring->slot),
+    tma_load(to + c * 8192, me->map_k, k_full(me->smem, ring->slot),
              64 * c, row, head_k, x.batch, 0x14F0000000000000ull);
   advance(ring, 2);
 }
@@ -504,19 +510,19 @@ DEV void send_k(Producer *me, Tile x, int n) {
  * the end, so that zeros arrive. */
 DEV void send_v(Producer *me, Tile x, int n) {
   Ring *ring = &me->ring.v;
-  const int row = me->a->seqlen_k == 0 ? 112 : n * 112;
+  const int row = me->a->seqlen_k == 0 ? 64 : n * 64;
   const int head_k = x.head / me->a->group;
   bar_wait(v_empty(me->smem, ring->slot), ring->parity ^ 1);
-  bar_expect(v_full(me->smem, ring->slot), 28672);
-  const u32 to = me->smem + 135168 + ring->slot * 28672;
+  bar_expect(v_full(me->smem, ring->slot), 16384);
+  const u32 to = me->smem + 196608 + ring->slot * 16384;
   for (int c = 0; c < 2; c++)
-    tma_load(to + c * 14336, me->map_v, v_full(me->smem, ring->slot),
+    tma_load(to + c * 8192, me->map_v, v_full(me->smem, ring->slot),
              64 * c, row, head_k, x.batch, 0x14F0000000000000ull);
   advance(ring, 2);
 }
 
 /* Sends tiles as one stream, over their borders: the keys of a block, then the values of the block
- * before. The next tile's queries go out when theirs is the place, after the last values.
+ * before. The next tile's queries go out before the last values.
  */
 DEV void send_tiles(Producer *me, int failed_only) {
   Walk walk = walk_begin(me->a);
@@ -531,9 +537,9 @@ DEV void send_tiles(Producer *me, int failed_only) {
       send_v(me, x, n + 1);
     }
     const Tile next = next_tile(&walk, me->smem, failed_only, me->a);
+    send_tile(me, next);
     if (next.blocks > 0) send_k(me, next, next.blocks - 1);
     send_v(me, x, 0);
-    send_tile(me, next);
     x = next;
   }
 }
@@ -585,9 +591,9 @@ DEV Share take_tile(Consumer *me) {
   Share x;
   x.slot = me->q_ring.slot;
   bar_wait(q_full(me->smem, x.slot, me->group), me->q_ring.parity);
-  advance(&me->q_ring, 1);
+  advance(&me->q_ring, 3);
   me->q = descriptor(me->smem + 0 + (x.slot * 2 + me->group) * 24576, 0);
-  const u32 info = me->smem + 192624 + 16 * x.slot;
+  const u32 info = me->smem + 229600 + 16 * x.slot;
   x.first = tile_fact(me, info) + 64 * me->group;
   x.head = tile_fact(me, info + 4);
   x.batch = tile_fact(me, info + 8);
@@ -601,22 +607,22 @@ DEV int row_of(const Consumer *me, Share x) { return x.first + me->warp_row + me
 
 /* ---- products ---- */
 
-/* s (64 x 112) = q k^T, started */
+/* s (64 x 64) = q k^T, started */
 DEV void issue_scores(const Consumer *me, float *s) {
-  const u32 k = me->k + me->k_ring.slot * 2688;
+  const u32 k = me->k + me->k_ring.slot * 1536;
   wgmma_fence();
 #pragma unroll
   for (int i = 0; i < 12; i++)
-    wgmma_ss_n112_bf16(s, matrix(me->q + i / 4 * 512 + i % 4 * 2),
-              matrix(k + i / 4 * 896 + i % 4 * 2), i != 0);
+    wgmma_ss_n64_bf16(s, matrix(me->q + i / 4 * 512 + i % 4 * 2),
+              matrix(k + i / 4 * 512 + i % 4 * 2), i != 0);
   wgmma_commit();
 }
 /* o (64 x 128) += p v, started */
 DEV void issue_output(const Consumer *me, float *o, const u32 *p) {
-  const u32 v = me->v + me->v_ring.slot * 1792;
+  const u32 v = me->v + me->v_ring.slot * 1024;
   wgmma_fence();
 #pragma unroll
-  for (int i = 0; i < 7; i++) wgmma_rs_n128_bf16_t(o, p + 4 * i, matrix(v + i * 128), 1);
+  for (int i = 0; i < 4; i++) wgmma_rs_n128_bf16_t(o, p + 4 * i, matrix(v + i * 128), 1);
   wgmma_commit();
 }
 /* Starts the scores of the next block and the output of the present one, when it is this group's turn. */
@@ -637,13 +643,14 @@ DEV void free_v(Consumer *me) {
   if (me->lane == 0) bar_arrive(v_empty(me->smem, me->v_ring.slot));
   advance(&me->v_ring, 2);
 }
+/* The storer gives it back. */
 DEV void leave_q(const Consumer *me, int slot) {
-  if (me->lane == 0) bar_arrive(q_empty(me->smem, slot, me->group));
+  if (me->lane == 0) bar_arrive(o_full(me->smem, slot, me->group));
 }
 
 /* Hides keys past the end in block n. */
 DEV void mask_block(const Consumer *me, float *s, int n, int row) {
-  const int column = n * 112 + 2 * (me->lane & 3), seqlen_k = me->a->seqlen_k;
+  const int column = n * 64 + 2 * (me->lane & 3), seqlen_k = me->a->seqlen_k;
   mask_scores(s, seqlen_k - column, seqlen_k - column);
 }
 
@@ -658,51 +665,28 @@ DEV void raise_maximum(const float *s, int columns, RowState *st, float *factor,
 /* p <- s, rounded to bf16: accumulators and A operands have the same layout. */
 DEV void pack_probabilities(u32 *p, const float *s) {
 #pragma unroll
-  for (int i = 0; i < 28; i++) p[i] = pack_bf16(s[2 * i], s[2 * i + 1]);
+  for (int i = 0; i < 16; i++) p[i] = pack_bf16(s[2 * i], s[2 * i + 1]);
 }
 
 /* ---- output ---- */
 
-/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
- * i. */
-DEV void quad_transpose(u32 *w, int lane) {
-  const int odd = lane & 1, high = lane & 2;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
-    w[i] = odd ? t : w[i];
-    w[i + 1] = odd ? w[i + 1] : t;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
-    w[i] = high ? t : w[i];
-    w[i + 2] = high ? w[i + 2] : t;
-  }
-}
-/* Stores the thread's two rows from registers, 16 bytes at a time: shared memory has no room to
- * stage them. */
+/* Rounds the warp's 16 rows into the place of its queries and leaves it to the storer. */
 DEV void store_rows(const Consumer *me, const float *o, const float *inverse, Share x) {
-  const ForwardArgs *a = me->a;
+  const u32 to = me->smem + 0 + (x.slot * 2 + me->group) * 24576;
+  const int row = me->warp_row + (me->lane & 15), half = me->lane >> 4;
 #pragma unroll
-  for (int r = 0; r < 2; r++) {
-    const int row = row_of(me, x) + 8 * r;
-    char *to = (char *)a->o + 2 * (x.batch * a->o_stride.batch + row * a->o_stride.row +
-                                   x.head * a->o_stride.head + 8 * (me->lane & 3));
-    const int chunks = row < a->seqlen_q ? 16 - (me->lane & 3) : 0; /* from this lane's */
+  for (int k = 0; k < 8; k++) {
+    u32 r[4];
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-      u32 w[4] = {0, 0, 0, 0};
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        if (4 * j + i >= 16) continue;
-        const float *y = o + 16 * j + 4 * i + 2 * r;
-        w[i] = pack_bf16(y[0] * inverse[r], y[1] * inverse[r]);
-      }
-      quad_transpose(w, me->lane);
-      if (4 * j < chunks) stg_u32x4(to + 64 * j, w);
+    for (int i = 0; i < 4; i++) {
+      const float *y = o + 8 * k + 2 * i;
+      r[i] = pack_bf16(y[0] * inverse[i % 2], y[1] * inverse[i % 2]);
     }
+    stmatrix_x4(to + k / 4 * 8192 + row * 128 + (((2 * k % 8 + half) ^ (row & 7)) << 4), r);
   }
+  fence_async();
+  sync_warp();
+  leave_q(me, x.slot);
 }
 
 DEV void store_lse(const Consumer *me, const float *lse, Share x) {
@@ -739,7 +723,7 @@ DEV void pack_and_sum(u32 *p, const float *s, float *l, float zero) {
   float sum[4] = {s[0] + zero, s[1] + zero, s[2] + zero, s[3] + zero};
   pack_probabilities(p, s);
 #pragma unroll
-  for (int j = 1; j < 14; j++) {
+  for (int j = 1; j < 8; j++) {
 #pragma unroll
     for (int i = 0; i < 4; i++) sum[i] += s[4 * j + i];
   }
@@ -750,16 +734,16 @@ DEV void pack_and_sum(u32 *p, const float *s, float *l, float zero) {
 /* s <- 2^(s c + bias) */
 DEV void exponentials(float *s, const float *bias, float c) {
 #pragma unroll
-  for (int j = 0; j < 14; j++) {
+  for (int j = 0; j < 8; j++) {
 #pragma unroll
     for (int i = 0; i < 4; i++) s[4 * j + i] = ex2(fmaf(s[4 * j + i], c, bias[i / 2]));
   }
 }
 
-DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor, int n, int row) {
+/* A block with the exact maximum, after its mask if it has one. */
+DEV void careful_step(const Consumer *me, float *s, FastState *st, float *factor) {
   float ref[2];
-  mask_block(me, s, n, row);
-  raise_maximum(s, 112, &st->row, factor, ref, me->c);
+  raise_maximum(s, 64, &st->row, factor, ref, me->c);
 #pragma unroll
   for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c + 0.0f;
   exponentials(s, st->bias, me->c);
@@ -769,8 +753,9 @@ DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor,
 DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x) {
   float factor[2], ref[2];
   state_clear(&st->row);
-  if ((n + 1) * (i64)112 > x.full) {
-    masked_step(me, s, st, factor, n, row_of(me, x));
+  if ((n + 1) * (i64)64 > x.full) {
+    mask_block(me, s, n, row_of(me, x));
+    careful_step(me, s, st, factor);
   } else {
     raise_maximum(s, 16, &st->row, factor, ref, me->c);
 #pragma unroll
@@ -801,14 +786,14 @@ DEV void finish_fast(const Consumer *me, const float *o, const FastState *st, Sh
 }
 
 DEV void run_fast(Consumer *me) {
-  float s[56], o[64], factor[2];
-  u32 p[28];
+  float s[32], o[64], factor[2];
+  u32 p[16];
   FastState st;
   Share x = take_tile(me), before = x;
   bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
   issue_scores(me, s);
   wgmma_wait(0);
-  touch_f32x56(s);
+  touch_f32x32(s);
 
   /* On entry the first scores of x run, and beside them the last product of the tile before. */
 #pragma unroll 1
@@ -820,24 +805,23 @@ DEV void run_fast(Consumer *me) {
     }
     if (x.blocks == 0) break;
     free_k(me);
-    if (n == 0) leave_q(me, x.slot);
     first_step(me, s, &st, n, x);
     pack_and_sum(p, s, st.row.l, 0.0f);
 #pragma unroll
     for (int i = 0; i < 64; i++) o[i] = 0.0f;
     /* Until every row has its reference. */
 #pragma unroll 1
-    while (n > 0 && n * (i64)112 >= x.full) {
+    while (n > 0 && n * (i64)64 >= x.full) {
       n--;
       issue_both(me, s, o, p);
       wgmma_wait(1);
-      touch_f32x56(s);
+      touch_f32x32(s);
       free_k(me);
-      if (n == 0) leave_q(me, x.slot);
-      masked_step(me, s, &st, factor, n, row_of(me, x));
+      mask_block(me, s, n, row_of(me, x));
+      careful_step(me, s, &st, factor);
       wgmma_wait(0);
       touch_f32x64(o);
-      touch_u32x28(p);
+      touch_u32x16(p);
       free_v(me);
 #pragma unroll
       for (int i = 0; i < 64; i++) o[i] *= factor[i / 2 % 2];
@@ -849,16 +833,15 @@ DEV void run_fast(Consumer *me) {
       n--;
       issue_both(me, s, o, p);
       wgmma_wait(1);
-      touch_f32x56(s);
+      touch_f32x32(s);
       free_k(me);
-      if (n == 0) leave_q(me, x.slot);
       exponentials(s, st.bias, me->c);
       wgmma_wait(0);
-      touch_f32x56(s);
+      touch_f32x32(s);
       touch_f32x64(o);
-      touch_u32x28(p);
+      touch_u32x16(p);
       free_v(me);
-      pack_and_sum(p, s, st.row.l, lds_f32(me->smem + 192900));
+      pack_and_sum(p, s, st.row.l, lds_f32(me->smem + 229908));
     }
     round++;
     before = x;
@@ -866,14 +849,14 @@ DEV void run_fast(Consumer *me) {
     if (x.blocks > 0) {
       issue_both(me, s, o, p);
       wgmma_wait(0);
-      touch_f32x56(s);
+      touch_f32x32(s);
     } else {
       bar_wait(v_full(me->smem, me->v_ring.slot), me->v_ring.parity);
       issue_output(me, o, p);
       wgmma_wait(0);
     }
     touch_f32x64(o);
-    touch_u32x28(p);
+    touch_u32x16(p);
   }
   leave_q(me, x.slot);
 }
@@ -884,14 +867,14 @@ DEV void run_fast(Consumer *me) {
 DEV void exact_step(Consumer *me, float *s, float *o, RowState *st, Share x, int n) {
   const float shift = (float)me->a->shift;
   float factor[2], ref[2];
-  u32 p[28];
+  u32 p[16];
   bar_wait(k_full(me->smem, me->k_ring.slot), me->k_ring.parity);
   issue_scores(me, s);
   wgmma_wait(0);
-  touch_f32x56(s);
+  touch_f32x32(s);
   free_k(me);
   mask_block(me, s, n, row_of(me, x));
-  raise_maximum(s, 112, st, factor, ref, me->c);
+  raise_maximum(s, 64, st, factor, ref, me->c);
   exact_exponentials(s, ref, me->c, shift);
   sum_rows(s, st->l);
   pack_probabilities(p, s);
@@ -901,13 +884,13 @@ DEV void exact_step(Consumer *me, float *s, float *o, RowState *st, Share x, int
   issue_output(me, o, p);
   wgmma_wait(0);
   touch_f32x64(o);
-  touch_u32x28(p);
+  touch_u32x16(p);
   free_v(me);
 }
 
 DEV void run_exact(Consumer *me) {
   const float shift = (float)me->a->shift;
-  float s[56], o[64], inverse[2], lse[2];
+  float s[32], o[64], inverse[2], lse[2];
   RowState st;
 #pragma unroll 1
   for (;;) {
@@ -929,7 +912,6 @@ DEV void run_exact(Consumer *me) {
     }
     store_rows(me, o, inverse, x);
     store_lse(me, lse, x);
-    leave_q(me, x.slot);
   }
 }
 
@@ -939,8 +921,8 @@ DEV void consume(u32 smem, int warp, const ForwardArgs *a) {
   me.group = warp / 4 - 1;
   me.lane = thread_index() & 31;
   me.warp_row = warp % 4 * 16;
-  me.k = descriptor(smem + 49152, 0);
-  me.v = descriptor(smem + 135168, 14336);
+  me.k = descriptor(smem + 147456, 0);
+  me.v = descriptor(smem + 196608, 8192);
   me.q_ring.slot = me.q_ring.parity = 0;
   me.k_ring = me.v_ring = me.q_ring;
   me.c = a->scale_log2;
@@ -951,6 +933,37 @@ DEV void consume(u32 smem, int warp, const ForwardArgs *a) {
   if (me.lane == 0) bar_arrive(fast_done(smem));
   bar_wait(fast_done(smem), 0);
   if (lds_flag(any_failed(smem))) run_exact(&me);
+}
+/* ---- storers: a thread for each consumer ---- */
+
+/* Sends off what the consumer has left where its queries were, by TMA, which leaves out what lies
+ * past the tensor, and gives the place back when it has been read. */
+DEV void store_tiles(u32 smem, int group, const TensorMap *map_o) {
+  Ring ring = {0, 0};
+#pragma unroll 1
+  for (int again = 0; again < 2; again++) {
+    int blocks;
+    do {
+      bar_wait(o_full(smem, ring.slot, group), ring.parity);
+      const u32 info = smem + 229600 + 16 * ring.slot;
+      const u32 from = smem + 0 + (ring.slot * 2 + group) * 24576;
+      const int first = lds_i32(info) + 64 * group, head = lds_i32(info + 4);
+      const int batch = lds_i32(info + 8);
+      blocks = lds_i32(info + 12);
+      if (blocks > 0) {
+#pragma unroll
+        for (int c = 0; c < 2; c++)
+          tma_store(map_o, from + c * 8192, 64 * c, first, head, batch);
+        bulk_commit();
+        bulk_wait_read(0);
+      }
+      bar_arrive(q_empty(smem, ring.slot, group));
+      advance(&ring, 3);
+    } while (blocks > 0);
+    bulk_wait(0); /* what was stored must not overtake what replaces it */
+    bar_wait(fast_done(smem), 0);
+    if (!lds_flag(any_failed(smem))) return;
+  }
 }
 
 KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM TensorMap map_v,
@@ -964,21 +977,24 @@ KERNEL void kiln_forward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Ten
       bar_init(k_empty(smem, i), 8); /* one arrival a warp */
       bar_init(v_empty(smem, i), 8);
     }
-    for (int i = 0; i < 1; i++) {
+    for (int i = 0; i < 3; i++) {
       for (int w = 0; w < 2; w++) {
         bar_init(q_full(smem, i, w), 1);
-        bar_init(q_empty(smem, i, w), 4);
+        bar_init(q_empty(smem, i, w), 1);
+        bar_init(o_full(smem, i, w), 4);
       }
     }
     bar_init(fast_done(smem), 8);
-    for (int i = 0; i <= 64; i++) sts_flag(smem + 192640 + 4 * i, 0);
-    sts_f32(smem + 192900, 0.0f);
+    for (int i = 0; i <= 64; i++) sts_flag(smem + 229648 + 4 * i, 0);
+    sts_f32(smem + 229908, 0.0f);
     fence_bar_init();
   }
   sync_threads();
   if (warp < 4) {
     reg_dec(40);
     if (thread_index() == 0) produce(smem, &map_q, &map_k, &map_v, &a);
+    if (thread_index() % 32 == 0 && warp >= 1 && warp <= 2)
+      store_tiles(smem, warp - 1, &map_o);
   } else {
     reg_inc(232);
     consume(smem, warp, &a);

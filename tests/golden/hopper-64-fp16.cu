@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id 55da7082c959ca2f9ef2cebfa7b6e00fec0057b7f601cb3afedaa593b037ccd9
+// source id 87a2710ed8594907b9e7611ddc20379be4f57114247ac8f3077502761a730f96
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -743,9 +743,9 @@ DEV void exponentials(float *s, const float *bias, float c) {
   }
 }
 
-DEV void masked_step(const Consumer *me, float *s, FastState *st, float *factor, int n, int row) {
+/* A block with the exact maximum, after its mask if it has one. */
+DEV void careful_step(const Consumer *me, float *s, FastState *st, float *factor) {
   float ref[2];
-  mask_block(me, s, n, row);
   raise_maximum(s, 128, &st->row, factor, ref, me->c);
 #pragma unroll
   for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c + 8.0f;
@@ -757,7 +757,8 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   float factor[2], ref[2];
   state_clear(&st->row);
   if ((n + 1) * (i64)128 > x.full) {
-    masked_step(me, s, st, factor, n, row_of(me, x));
+    mask_block(me, s, n, row_of(me, x));
+    careful_step(me, s, st, factor);
   } else {
     raise_maximum(s, 128, &st->row, factor, ref, me->c);
 #pragma unroll
@@ -813,13 +814,30 @@ DEV void run_fast(Consumer *me) {
     for (int i = 0; i < 32; i++) o[i] = 0.0f;
     /* Until every row has its reference. */
 #pragma unroll 1
+    while (n > 0 && n * (i64)128 >= x.full) {
+      n--;
+      issue_both(me, s, o, p);
+      wgmma_wait(1);
+      touch_f32x64(s);
+      free_k(me);
+      mask_block(me, s, n, row_of(me, x));
+      careful_step(me, s, &st, factor);
+      wgmma_wait(0);
+      touch_f32x32(o);
+      touch_u32x32(p);
+      free_v(me);
+#pragma unroll
+      for (int i = 0; i < 32; i++) o[i] *= factor[i / 2 % 2];
+      pack_and_sum(p, s, st.row.l, 0.0f);
+    }
+#pragma unroll 1
     while (n > 0 && n * (i64)128 >= x.full - 127) {
       n--;
       issue_both(me, s, o, p);
       wgmma_wait(1);
       touch_f32x64(s);
       free_k(me);
-      masked_step(me, s, &st, factor, n, row_of(me, x));
+      careful_step(me, s, &st, factor);
       wgmma_wait(0);
       touch_f32x32(o);
       touch_u32x32(p);
