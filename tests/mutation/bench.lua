@@ -3,7 +3,8 @@
 --
 -- Ring faults need tiles of one or two key blocks and three tiles a block; mask faults need scores
 -- below 0, so that a row of zeros or NaN that gets past the mask is seen; rescaling needs scores
--- that grow in the order in which blocks come, from the last key to the first.
+-- that grow in the order in which blocks come, from the last key to the first. What a first pass
+-- cannot hold has a problem for each reason: outputs (jump), sums (sum), references (far).
 --
 -- Invariant: the data are a function of the problem and the kernel alone.
 -- Called by deletions.lua, planted.lua and alarms.lua.
@@ -21,12 +22,18 @@ end
 local CONSUMERS = { 0xf0, 0xf00 } -- the first and the second consumer warpgroup of Hopper
 local WARPS = { 0x1, 0x2 }
 
--- Hopper's number is that of places for queries: one where two do not fit.
+-- Ampere's number is that of slots: a ring where there are several. Queries are held in registers
+-- where blocks are slices of 32 keys, and lie in a slot before; two warps share rows where
+-- head_dim_v exceeds 128. Hopper's number is that of places for queries: one where two do not fit.
 bench.kernels = {
   kernel("ampere-1", "sm_80", "bf16", "none", { 40, 24 }, { 64, 32, 1, 2 }, WARPS),
   kernel("ampere-1-causal", "sm_80", "fp16", "causal", { 16, 64 }, { 32, 16, 1, 2 }, WARPS),
   kernel("ampere-2-causal", "sm_80", "bf16", "causal", { 24, 32 }, { 32, 16, 2, 2 }, WARPS),
   kernel("ampere-3", "sm_80", "fp16", "none", { 16, 16 }, { 64, 16, 3, 2 }, WARPS),
+  kernel("ampere-held-2", "sm_80", "fp16", "causal", { 24, 40 }, { 32, 32, 2, 2 }, WARPS),
+  kernel("ampere-held-3", "sm_80", "bf16", "none", { 40, 24 }, { 64, 64, 3, 2 }, WARPS),
+  kernel("ampere-pair-1", "sm_80", "bf16", "causal", { 24, 144 }, { 64, 32, 1, 4 }, WARPS),
+  kernel("ampere-pair-2", "sm_80", "fp16", "none", { 16, 136 }, { 64, 32, 2, 4 }, WARPS),
   kernel("hopper-2", "sm_90a", "bf16", "none", { 64, 128 }, { 128, 32, 2, 12 }, CONSUMERS),
   kernel("hopper-2-causal", "sm_90a", "bf16", "causal", { 72, 40 }, { 128, 32, 3, 12 }, CONSUMERS),
   kernel("hopper-2-fp16", "sm_90a", "fp16", "causal", { 64, 64 }, { 128, 32, 2, 12 }, CONSUMERS),
@@ -72,10 +79,12 @@ local function sizes(name, k)
     rest = { 1, m + 1, 3, 3, 2 * n - 1 },
     grow = { 1, rows, 4, 1, many },
     jump = { 1, rows, 4, 2, many },
+    sum = { 1, m + 1, 3, 1, whole },
+    far = { 1, m + 1, 3, 1, whole + 2 },
   })[name]
 end
 
-bench.problems = { "many", "one", "two", "rest", "grow", "jump" }
+bench.problems = { "many", "one", "two", "rest", "grow", "jump", "sum", "far" }
 
 -- Packed floats from which rows are cut: about normal, sums of four uniform numbers.
 local pool_rows = 40000
@@ -112,11 +121,22 @@ end
 
 local function first_column(value, row) return ("<f"):pack(value) .. row:sub(5) end
 
--- Nats by which a key's score leads: 40 over the whole length towards the first key, or 200 at one
--- key.
-local function lead(name, k, i, seqlen_k)
+-- Nats by which a key's score leads: 40 over the whole length towards the first key, 200 or 30 at
+-- one key, or 88, a little below the end of fp32, at four.
+local function lead(name, i, h, seqlen_k)
   if name == "grow" then return 40 * (seqlen_k - i) / seqlen_k end
-  return i == seqlen_k // 4 and 200 or 0
+  if name == "sum" then return i < 4 and 88 or 0 end
+  return i ~= seqlen_k // 4 and 0 or h == 0 and 200 or 30
+end
+
+-- In these rows, which are never those of a warp's first lane, all scores are far from 0.
+local function is_far(i, h) return h == 1 and i % 8 == 3 end
+
+-- Whole numbers, so that products are exact, and in their first column what makes scores far.
+local function whole_row(width, first)
+  local out = { ("<f"):pack(first) }
+  for i = 2, width do out[i] = ("<f"):pack(math.random(-1, 1)) end
+  return table.concat(out)
 end
 
 -- Which rows meet the jump: always of one warpgroup alone. Some blocks have three such tiles, some
@@ -131,24 +151,29 @@ local function jumps(k, i, h)
 end
 
 local function q_row(name, k, i, h)
+  if name == "far" then return whole_row(k.head_dim, is_far(i, h) and 2048 or 0) end
   local row = random_row(k.head_dim, 0.5)
-  if name == "grow" then return first_column(4, row) end
+  if name == "grow" or name == "sum" then return first_column(4, row) end
   if name == "jump" then return first_column(jumps(k, i, h) and 4 or 0, row) end
   return row
 end
 
-local function k_row(name, k, i, seqlen_k)
+local function k_row(name, k, i, h, seqlen_k)
+  if name == "far" then return whole_row(k.head_dim, 4096) end
   local row = random_row(k.head_dim, -0.5)
-  if name ~= "grow" and name ~= "jump" then return row end
-  return first_column(lead(name, k, i, seqlen_k) / 4 * math.sqrt(k.head_dim), row)
+  if name ~= "grow" and name ~= "jump" and name ~= "sum" then return row end
+  return first_column(lead(name, i, h, seqlen_k) / 4 * math.sqrt(k.head_dim), row)
 end
 
--- |v| reaches a large part of the dtype's range, so that sums overflow where p is not small.
+-- jump: |v| reaches a large part of the dtype's range, so that outputs overflow where p is not
+-- small. sum: |v| is so small that they do not where sums of p do.
+local sizes_of_v = { jump = { fp16 = 1e4, bf16 = 1e34 }, sum = { fp16 = 1e-3, bf16 = 1e-30 } }
+
 local function v_row(name, k)
-  local row = random_row(k.head_dim_v, 0)
-  if name ~= "jump" then return row end
-  local large, out = k.dtype == "fp16" and 1e4 or 1e34, {}
-  for i = 1, k.head_dim_v do out[i] = ("<f"):pack(("<f"):unpack(row, 4 * i - 3) * large) end
+  local row, out = random_row(k.head_dim_v, 0), {}
+  if not sizes_of_v[name] then return row end
+  local size = sizes_of_v[name][k.dtype]
+  for i = 1, k.head_dim_v do out[i] = ("<f"):pack(("<f"):unpack(row, 4 * i - 3) * size) end
   return table.concat(out)
 end
 
@@ -163,8 +188,8 @@ function bench.write(folder, name, k)
   local base = ("%s/%s-%s-"):format(folder, k.name, name)
   save(base .. "q.npy", batch, rows, heads, k.head_dim,
     function(_, i, h) return q_row(name, k, i, h) end)
-  save(base .. "k.npy", batch, keys + tail, heads_k, k.head_dim, function(_, i)
-    return i < keys and k_row(name, k, i, keys) or nan_row(k.head_dim)
+  save(base .. "k.npy", batch, keys + tail, heads_k, k.head_dim, function(_, i, h)
+    return i < keys and k_row(name, k, i, h, keys) or nan_row(k.head_dim)
   end)
   save(base .. "v.npy", batch, keys + tail, heads_k, k.head_dim_v, function(_, i)
     return i < keys and v_row(name, k) or nan_row(k.head_dim_v)
@@ -174,11 +199,12 @@ end
 
 -- ---- running ----
 
--- Whether every row of a problem sees a key and no score leads by more than the first pass holds:
--- then nothing is left for Hopper's second pass. fp16 holds 14 nats, bf16 about 60.
+-- Whether no score leads by more than the first pass holds: then nothing is left for the second
+-- one. fp16 holds a few nats, bf16 about 60. Hopper's second pass also takes rows that see no key.
 local function is_plain(name, k)
   return name == "many" or (name == "grow" and k.dtype == "bf16")
-    or (k.mask == "none" and (name == "one" or name == "two" or name == "rest"))
+    or ((k.mask == "none" or k.arch == "sm_80")
+        and (name == "one" or name == "two" or name == "rest"))
 end
 
 -- The runs of a kernel: { schedule, problem }. A deletion that can be seen is nearly always seen in

@@ -141,6 +141,12 @@ fault("missing rescale, exact", "hopper-2", VALUES,
   edit(exact, "o[i] *= factor[i / 2 % 2]", "o[i] *= 1.0f"))
 fault("missing rescale, diagonal", "hopper-2-causal", VALUES,
   edit(fast, "o[i] *= factor[i / 2 % 2]", "o[i] *= 1.0f"))
+fault("hopper: outputs are not looked at", "hopper-2", VALUES,
+  edit(fast, "(good && probe == 0.0f)", "(good)"))
+fault("hopper: sums are not looked at", "hopper-2-causal", VALUES,
+  edit(fast, "l > 0.0f && l < 1e30f && ", ""))
+fault("hopper: references are not looked at", "hopper-2-fp16", VALUES,
+  edit(fast, " && fabsf(st->bias[r]) < 4096.0f", ""))
 fault("o not zeroed between tiles", "hopper-2", VALUES,
   edit(fast, "    for (int i = 0; i < ${dv16 // 2}; i++) o[i] = 0.0f;\n", "    ;\n"))
 fault("one block too few", "hopper-2", VALUES,
@@ -229,56 +235,230 @@ faults.num_hopper = #faults
 
 -- ---- ampere ----
 
-local WAIT = "    cp_async_wait(${num_stages - 2});\n"
-local AHEAD = "    cp_async_commit();\n    scores(s, warp_q, at_k + (u32)slot"
+local warp = "forward/ampere_warp.tmpl.cu"
+
+-- A change of the loop whose blocks have a reference, or of the one before it alone.
+local function in_loop(which, old, new)
+  return edit(ampere, old, ("\n//@ if %s then\n%s\n//@ else\n%s\n//@ end\n"):format(
+    which == "steady" and "steady" or "not steady", new, old))
+end
+
+local WAIT = "      cp_async_wait(${ahead - 1});\n"
+local BARRIER = "      sync_threads();\n"
+local FEED_LAST = "      feed_v(&f, at_v + free_slot, n >= ${ahead} ? ${block_n} : 0);\n"
+local COMMIT = "      cp_async_commit();\n"
 
 fault("ring: copies not waited for", "ampere-2-causal", "is not ordered after",
   edit(ampere, WAIT, ""))
+fault("ring: copies not waited for in steady blocks", "ampere-3", "is not ordered after",
+  in_loop("steady", WAIT, ""))
+fault("ring: copies not waited for before", "ampere-held-2", "is not ordered after",
+  in_loop("careful", WAIT, ""))
 fault("ring: one group too many left", "ampere-3", "is not ordered after",
-  edit(ampere, WAIT, "    cp_async_wait(${num_stages - 1});\n"))
+  edit(ampere, WAIT, "      cp_async_wait(${ahead});\n"))
 fault("ring: copies not committed", "ampere-3", "is not ordered after",
-  edit(ampere, AHEAD, "    scores(s, warp_q, at_k + (u32)slot"))
+  edit(ampere, FEED_LAST .. COMMIT, FEED_LAST))
 fault("ring: no barrier behind the wait", "ampere-2-causal", "is not ordered after",
-  edit(ampere, WAIT .. "    sync_threads();\n", WAIT))
+  edit(ampere, WAIT .. BARRIER, WAIT))
+fault("ring: no barrier in steady blocks", "ampere-held-3", "may still read",
+  in_loop("steady", WAIT .. BARRIER, WAIT))
 fault("ring: barrier before the wait", "ampere-2-causal", "is not ordered after",
-  edit(ampere, WAIT .. "    sync_threads();\n", "    sync_threads();\n" .. WAIT))
+  edit(ampere, WAIT .. BARRIER, BARRIER .. WAIT))
 fault("ring: copies into the slot in use", "ampere-2-causal", "is not ordered after",
-  edit(ampere, "const int free_slot = slot == 0 ? ${num_stages - 1} : slot - 1,",
-    "const int free_slot = slot,"))
+  edit(ampere, "(u32)(slot == 0 ? ${ahead} : slot - 1) * ${stage_bytes}",
+    "(u32)slot * ${stage_bytes}"))
 fault("ring: values of the wrong stage", "ampere-3", "is not ordered after",
-  edit(ampere, "accumulate(o, s, at_v + (u32)slot * ${v_bytes});",
-    "accumulate(o, s, at_v + (u32)(slot == 0 ? 1 : 0) * ${v_bytes});"))
+  edit(ampere, '"v_lane + (u32)slot * %d"', '"v_lane + (u32)(slot == 0 ? 1 : 0) * %d"'))
+fault("ring: keys of the wrong stage", "ampere-held-3", "is not ordered after",
+  edit(ampere, '"k_lane + (u32)slot * %d"', '"k_lane + (u32)(slot == 0 ? 1 : 0) * %d"'))
+fault("ring: the slot stays", "ampere-pair-2", VALUES,
+  edit(ampere, "      slot = slot == ${ahead} ? 0 : slot + 1;\n", ""))
+fault("ring: a block too many", "ampere-held-3", "of an allocation of",
+  edit(ampere, FEED_LAST, (FEED_LAST:gsub("n >= ", "n >= -1 + "))))
+fault("one slot: keys not waited for", "ampere-1", "is not ordered after",
+  edit(ampere, "      cp_async_wait(0);\n      sync_threads();\n      feed_v(",
+    "      sync_threads();\n      feed_v("))
 fault("one slot: values not waited for", "ampere-1", "is not ordered after",
-  edit(ampere, "    cp_async_wait(0);\n    sync_threads();\n    if (n > 0) copy_k",
-    "    sync_threads();\n    if (n > 0) copy_k"))
+  edit(ampere, "      cp_async_wait(0);\n      sync_threads();\n      feed_k(",
+    "      sync_threads();\n      feed_k("))
 fault("one slot: no barrier before K is overwritten", "ampere-1", "may still read",
-  edit(ampere, "    cp_async_wait(0);\n    sync_threads();\n    if (n > 0) copy_k",
-    "    cp_async_wait(0);\n    if (n > 0) copy_k"))
+  edit(ampere, "      cp_async_wait(0);\n      sync_threads();\n      feed_k(",
+    "      cp_async_wait(0);\n      feed_k("))
 fault("one slot: no barrier before V is overwritten", "ampere-1", "is not ordered after",
-  edit(ampere, "    cp_async_wait(0);\n    sync_threads();\n    copy_v",
-    "    cp_async_wait(0);\n    copy_v"))
-fault("no barrier before o takes the place of v", "ampere-1-causal", "may still read",
-  edit(ampere, "  sync_threads();\n  /* Again", "  /* Again"))
-fault("no barrier between rows and their store", "ampere-1", "is not ordered after",
-  edit(ampere, "&a, shift);\n  sync_threads();\n", "&a, shift);\n"))
+  edit(ampere, "      cp_async_wait(0);\n      sync_threads();\n      feed_v(",
+    "      cp_async_wait(0);\n      feed_v("))
+fault("one slot: values past the end are read", "ampere-1", "of an allocation of",
+  edit(ampere, '"n == blocks - 1 ? rest : " .. block_n', "block_n"))
+
+local LOADED = "      cp_async_wait(${ahead});\n      sync_threads();\n      load_q("
+
+fault("held: queries not waited for", "ampere-held-2", "is not ordered after",
+  edit(ampere, LOADED, "      sync_threads();\n      load_q("))
+fault("held: no barrier before queries are loaded", "ampere-held-2", "is not ordered after",
+  edit(ampere, LOADED, "      cp_async_wait(${ahead});\n      load_q("))
+fault("held: copies over queries that are not loaded yet", "ampere-held-3", "is not ordered after",
+  edit(ampere, "    for (int i = 0; i < ${ahead}; i++) {\n      const int rows",
+    "    for (int i = 0; i <= ${ahead}; i++) {\n      const int rows"))
+fault("held: queries are loaded behind the barrier that frees their slot", "ampere-held-2",
+  "is not ordered after",
+  edit(ampere, LOADED, "      load_q(held_q, q_lane);\n" .. LOADED),
+  edit(ampere, LOADED .. "held_q, q_lane);\n", ""))
+fault("held: queries are loaded again in the exact pass", "ampere-held-2", VALUES,
+  edit(ampere, "    if (!again) {", "    if (1) {"))
+fault("held: operands in another order", "ampere-held-3", VALUES,
+  edit(warp, "ldmatrix_x4(a + 4 * (t + ${m_tiles} * kk),",
+    "ldmatrix_x4(a + 4 * (t * ${d16 // 16} + kk),"))
+fault("held: a slice of keys twice", "ampere-held-3", VALUES,
+  edit(ampere, "${slot_k} + ${i * slice * qk_rows.pitch});", "${slot_k} + 0);"))
+fault("held: a slice of values twice", "ampere-held-3", VALUES,
+  edit(ampere, "steady_slice(o, s, st, c, ${slot_v} + ${i * slice * v_rows.pitch});",
+    "steady_slice(o, s, st, c, ${slot_v} + 0);"))
+
+local SHARED = "      share(smem + ${at.p}, s);\n//@ if ahead > 0 then\n      sync_pair();\n"
+local PAIR = "named_sync(1 + thread_index() / 64, 64);"
+
+fault("pair: p not waited for", "ampere-pair-2", "that nothing has written",
+  edit(ampere, SHARED, SHARED:gsub("      sync_pair%(%);\n", "")))
+fault("pair: p not waited for in steady blocks", "ampere-pair-2", "is not ordered after",
+  in_loop("steady", SHARED .. "//@ end", SHARED:gsub("      sync_pair%(%);\n", "") .. "//@ end"))
+fault("pair: p shared behind the barrier", "ampere-pair-2", "that nothing has written",
+  edit(ampere, SHARED,
+    "      sync_pair();\n      share(smem + ${at.p}, s);\n//@ if ahead > 0 then\n"))
+fault("pair: no barrier between maxima", "ampere-pair-1", "that nothing has written",
+  edit(warp, "  sync_pair();\n", '//@ if join == "sum" then\n  sync_pair();\n//@ end\n'))
+fault("pair: no barrier between sums", "ampere-pair-2", "is not ordered after",
+  edit(warp, "  sync_pair();\n", '//@ if join == "maximum" then\n  sync_pair();\n//@ end\n'))
+fault("pair: all pairs meet at one barrier", "ampere-pair-2", "that nothing has written",
+  edit(warp, PAIR, "named_sync(1, 64);"))
+fault("pair: a barrier of one warp", "ampere-pair-2", "that nothing has written",
+  edit(warp, PAIR, "named_sync(1 + thread_index() / 64, 32);"))
+fault("pair: a barrier of three warps", "ampere-pair-1", "deadlock",
+  edit(warp, PAIR, "named_sync(1 + thread_index() / 64, 96);"))
+fault("pair: another pair's maximum", "ampere-pair-1", "that nothing has written",
+  edit(warp, "(half() ? ${-4 * rows} : ${4 * rows})", "(half() ? ${4 * rows} : ${-4 * rows})"))
+fault("pair: each its own maximum", "ampere-pair-1", VALUES,
+  edit(warp, "  pair_maximum(top, exchange);\n", ""))
+fault("pair: each its own sum", "ampere-pair-2", VALUES,
+  edit(warp, "  pair_sum(l, exchange);\n", ""))
+fault("pair: p in the other half", "ampere-pair-2", VALUES,
+  edit(warp, "half() * ${slice // 8} + i / 2", "(1 - half()) * ${slice // 8} + i / 2"))
+fault("pair: p in one half", "ampere-pair-2", "is not ordered after",
+  edit(warp, "half() * ${slice // 8} + i / 2", "i / 2"))
+fault("pair: keys of one half", "ampere-pair-1", VALUES,
+  edit(warp, '("half() * %d + row"):format(slice)', '"row"'))
+fault("pair: mask of the first half for both", "ampere-pair-1", VALUES,
+  edit(ampere, 'paired and "half() * " .. slice or i * slice', "i * slice"))
+fault("pair: columns of the first warp for both", "ampere-pair-1", VALUES,
+  edit(warp, "chunk = 2 * half() + (lane >> 4);", "chunk = lane >> 4;"))
+fault("pair: columns stored one behind the other", "ampere-pair-2", VALUES,
+  edit(warp, "j / 2 * 4 + half() * 2 + j % 2", 'half() * " .. 2 * o_groups .. " + j'))
+fault("pair: rows of one warp each", "ampere-pair-1", "that nothing has written",
+  edit(warp, "thread_index() / 64 * ${rows}", "thread_index() / 32 * ${rows}"))
+fault("pair: both warps store one lse", "ampere-pair-2", "is not ordered after",
+  edit(warp, '${paired and " && half() == 0" or ""}', ""))
+
+-- ---- ampere: two passes ----
+
+fault("the fast pass's faults are not told", "ampere-1", VALUES,
+  edit(ampere, "    if (!exact && !holds(", "    if (0 && !holds("))
+fault("the fast pass's faults are not told, fp16", "ampere-pair-2", VALUES,
+  edit(ampere, "    if (!exact && !holds(", "    if (0 && !holds("))
+fault("the flag is not cleared", "ampere-held-3", "that nothing has written",
+  edit(ampere, "  if (thread_index() == 0) sts_flag(smem + ${at.failed}, 0);\n", ""))
+fault("each warp goes by its own word", "ampere-3", "is not ordered after",
+  edit(ampere, "    if (exact || !lds_flag(smem + ${at.failed})) break;",
+    "    if (exact || holds(o, st)) break;"))
+fault("a lane's word for its warp's", "ampere-2-causal", VALUES,
+  edit(warp, "return !any_sync(!(good && probe == 0.0f));", "return good && probe == 0.0f;"))
+fault("outputs are not looked at", "ampere-1", VALUES,
+  edit(warp, "(good && probe == 0.0f)", "(good)"))
+fault("outputs are not looked at, fp16", "ampere-held-2", VALUES,
+  edit(warp, "(good && probe == 0.0f)", "(good)"))
+fault("sums are not looked at", "ampere-2-causal", VALUES,
+  edit(warp, "l > 0.0f && l < 1e30f && ", ""))
+fault("references are not looked at", "ampere-pair-2", VALUES,
+  edit(warp, " && fabsf(bias) < 4096.0f", ""))
+fault("references are not looked at, bf16", "ampere-1", VALUES,
+  edit(warp, " && fabsf(bias) < 4096.0f", ""))
+fault("one slot: keys go on where the fast pass ended", "ampere-1", "lie in no device memory",
+  edit(ampere, "(math.max(ahead, 1) + 1) * block_n", "(ahead + 1) * block_n"))
+fault("keys go on where the fast pass ended", "ampere-held-2", "lie in no device memory",
+  edit(ampere, "    f.k += ${(math.max(ahead, 1) + 1) * block_n} * f.k_row;", "    ;"))
+fault("values go on where the fast pass ended", "ampere-pair-1", "of an allocation of",
+  edit(ampere, "    f.v += ${(ahead + 1) * block_n} * f.v_row;\n", ""))
+fault("the exact pass keeps the fast one's shift", "ampere-3", VALUES,
+  edit(ampere, "exact ? ${shift} : ${-lead}.0f", "${-lead}.0f"))
+fault("the exact pass makes biases of its maxima", "ampere-1", VALUES,
+  edit(ampere, "    if (!exact) {\n#pragma unroll\n      for (int i = 0; i < ${2 * m_tiles}",
+    "    if (1) {\n#pragma unroll\n      for (int i = 0; i < ${2 * m_tiles}"))
+fault("the exact pass does not stay careful", "ampere-held-3", VALUES,
+  edit(ampere, "if (!(exact || n == blocks - 1", "if (!(n == blocks - 1"))
+fault("the bias has the wrong sign", "ampere-1", VALUES,
+  edit(ampere, "${lead}.0f - st[i / 2].m[i % 2] * c", "${lead}.0f + st[i / 2].m[i % 2] * c"))
+fault("the bias has no lead", "ampere-1-causal", VALUES,
+  edit(ampere, "${lead}.0f - st[i / 2].m[i % 2] * c", "0.0f - st[i / 2].m[i % 2] * c"))
+fault("steady one block early", "ampere-2-causal", VALUES,
+  edit(ampere, '"(n + 1) * (i64)%d >= "', '"n * (i64)%d >= "'))
+fault("steady one block early, fp16", "ampere-1-causal", VALUES,
+  edit(ampere, '"(n + 2) * (i64)%d > "', '"(n + 1) * (i64)%d > "'))
+fault("steady sums of one row for both", "ampere-held-2", VALUES,
+  edit(warp, "st[t].l[1] += (x[2] + x[3]) + (x[6] + x[7]);",
+    "st[t].l[1] += (x[0] + x[1]) + (x[4] + x[5]);"))
+fault("steady rows have one bias", "ampere-held-3", VALUES,
+  edit(warp, "st[t].m[i / 2 % 2]", "st[t].m[0]"))
+fault("the lse of the fast pass has the wrong sign", "ampere-pair-1", VALUES,
+  edit(warp, "(lg2(l) - st[t].m[r]) * 0.693147181f", "(lg2(l) + st[t].m[r]) * 0.693147181f"))
+fault("ampere: missing rescale", "ampere-1", VALUES,
+  edit(warp, "*= factor[i / 2 % 2];", "*= 1.0f;"))
+fault("ampere: missing rescale in the fast pass", "ampere-held-2", VALUES,
+  edit(warp, "o[t * ${o_step} + i] *= factor[i / 2 % 2];",
+    "o[t * ${o_step} + i] *= shift == ${-lead}.0f ? 1.0f : factor[i / 2 % 2];"))
+
+-- ---- ampere: rows, columns, masks ----
+
+fault("no wait before o takes the place of k and v", "ampere-3", "is not ordered after",
+  edit(ampere, "    cp_async_wait(0);\n    sync_threads();\n    if (exact ||",
+    "    sync_threads();\n    if (exact ||"))
+fault("no barrier before o takes the place of k and v", "ampere-held-2", "may still read",
+  edit(ampere, "    cp_async_wait(0);\n    sync_threads();\n    if (exact ||",
+    "    cp_async_wait(0);\n    if (exact ||"))
+fault("no barrier between rows and their store", "ampere-1", "may still read",
+  edit(ampere, "&a, exact, ${shift});\n  sync_threads();\n", "&a, exact, ${shift});\n"))
 fault("swizzle missing in the copies", "ampere-1", VALUES,
   edit(ampere, '(u32)(chunk ^ ${t.layout.swizzle_text("row")}) * 16;', "(u32)chunk * 16;"))
-fault("rows past the end are read", "ampere-1", "of an allocation of",
-  edit(ampere, "row < end - first;", "row < end + 7 - first;"))
-fault("ldmatrix: rows of q", "ampere-1", VALUES,
-  edit(ampere, "q_row = lane & 15", "q_row = (lane & 7) + (lane >> 4) * 8"))
+fault("swizzle missing in ldmatrix's steps", "ampere-1", VALUES,
+  edit(warp, 'return ("((%s) ^ %s) + (32 * %s - %s)"):format(at, low, i, low)',
+    'return ("(%s) + 32 * %s"):format(at, i)'))
+fault("swizzle missing in p", "ampere-pair-2", VALUES,
+  edit(warp, '(u32)(chunk ^ ${p_rows.swizzle_text("row")}) * 16', "(u32)chunk * 16"))
+fault("rows past the end are read", "ampere-1", "lie in no device memory",
+  edit(ampere, "const int bytes = row < rows$", "const int bytes = row < rows + 7$"))
+fault("columns past the end are read", "ampere-1", "of an allocation of",
+  edit(ampere, '" && chunk < " .. t.dim // 8', '" && chunk < " .. t.dim // 8 + 1'))
+fault("rows past the end are stored", "ampere-held-2", "of an allocation of",
+  edit(warp, " || row >= end - first) break;", ") break;"))
+fault("keys step by too few rows", "ampere-held-3", VALUES,
+  edit(ampere, "  f->k -= ${block_n} * f->k_row;", "  f->k -= ${block_n - 1} * f->k_row;"))
+fault("ldmatrix: rows of q and v", "ampere-1", VALUES,
+  edit(warp, "const int row = lane & 15, chunk = lane >> 4;",
+    "const int row = (lane & 7) + (lane >> 4) * 8, chunk = lane >> 3 & 1;"))
 fault("ldmatrix: rows of k", "ampere-1", VALUES,
-  edit(ampere, "(lane & 7) + (lane >> 4) * 8, k_chunk", "lane & 15, k_chunk"))
+  edit(warp, "const int row = (lane & 7) + (lane >> 4) * 8, chunk = lane >> 3 & 1;",
+    "const int row = lane & 15, chunk = lane >> 4;"))
 fault("ldmatrix: v not transposed", "ampere-1", VALUES,
-  edit(ampere, "ldmatrix_x4_trans(b", "ldmatrix_x4(b"))
+  edit(warp, "ldmatrix_x4_trans(b", "ldmatrix_x4(b"))
 fault("ampere: four lanes store one lse", "ampere-1", "is not ordered after",
-  edit(ampere, "if (lse && (lane & 3) == 0 && first", "if (lse && first"))
+  edit(warp, "const int mine = (lane & 3) == 0$", "const int mine = 1$"))
 fault("ampere: causal mask off by one", "ampere-2-causal", VALUES,
-  edit(ampere, "row + 1 + a->seqlen_k", "row + 2 + a->seqlen_k"))
+  edit(warp, "row + 1 + a->seqlen_k", "row + 2 + a->seqlen_k"))
 fault("ampere: end mask off by one", "ampere-1", VALUES,
-  edit(ampere, "mask_scores(s + t * ${block_n // 2}, a->seqlen_k - column, a->seqlen_k - column);",
-    "mask_scores(s + t * ${block_n // 2}, a->seqlen_k + 1 - column, a->seqlen_k + 1 - column);"))
-fault("ampere: missing rescale", "ampere-1", VALUES,
-  edit(ampere, "*= factor[i / 2 % 2];", "*= 1.0f;"))
+  edit(warp, "mask_scores(s + t * ${s_step}, a->seqlen_k - column, a->seqlen_k - column);",
+    "mask_scores(s + t * ${s_step}, a->seqlen_k + 1 - column, a->seqlen_k + 1 - column);"))
+fault("ampere: missing mask of the last block", "ampere-held-3", VALUES,
+  edit(ampere, "if ((n + 1) * (i64)${block_n} > see.full)", "if (0)"))
+fault("ampere: causal end one row short", "ampere-held-2", VALUES,
+  edit(ampere, "end = last + diagonal;", "end = last - 1 + diagonal;"))
+fault("ampere: wrong key head", "ampere-1", VALUES,
+  edit(ampere, "x.head / a.group", "x.head % a.group"))
 
 return faults

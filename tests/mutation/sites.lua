@@ -4,9 +4,9 @@
 -- A site is a call that stands as a statement (every wait, arrival, fence, barrier, mask, copy and
 -- product is one), or an assignment of the kinds `*=`, `+=`, `^=`, `++` and `= 0.0f`. In the copy
 -- it reads `(lost(17) ? (void)0 : (void)(bar_wait(...)));`, and what is lost comes from the
--- environment: MUTANT, and ALSO a second. One binary of a kernel holds all its mutants. Text that
--- Lua renders several times (`for _, t in`) has a number for each. Registers begin as NaN, so that
--- a missing initialisation is seen.
+-- environment: MUTANT, and ALSO two more. One binary of a kernel holds all its mutants. Text that
+-- Lua renders several times (in the loops of `instances`) has a number for each. Registers begin as
+-- NaN, so that a missing initialisation is seen.
 --
 -- Invariant: a site's name is made of the file, the function and the line's text, so that it
 -- outlives changes elsewhere. Called by deletions.lua.
@@ -15,17 +15,26 @@ local sites = {}
 local CHOOSE = [[
 char *getenv(const char *name);
 int atoi(const char *text);
-static int lost_sites[2];
+int sscanf(const char *text, const char *format, ...);
+static int lost_sites[3] = {-1, -1, -1};
 __attribute__((constructor)) static void choose_mutant(void) {
-  lost_sites[0] = getenv("MUTANT") ? atoi(getenv("MUTANT")) : -1;
-  lost_sites[1] = getenv("ALSO") ? atoi(getenv("ALSO")) : -1;
+  if (getenv("MUTANT")) lost_sites[0] = atoi(getenv("MUTANT"));
+  if (getenv("ALSO")) sscanf(getenv("ALSO"), "%d %d", &lost_sites[1], &lost_sites[2]);
 }
 #define UNSET(x) __builtin_memset(&(x), 0xff, sizeof(x))
-static inline int lost(int site) { return site == lost_sites[0] || site == lost_sites[1]; }
+static inline int lost(int site) {
+  return site == lost_sites[0] || site == lost_sites[1] || site == lost_sites[2];
+}
 ]]
 
--- Names that `t.name` takes in a rendered loop; their place in the list is added to the number.
-local INSTANCES = { "q", "k", "v", "p" }
+-- Loops of the templates by their variable: the names of what they render, and the Lua expression
+-- for the place of a name in the list, which is added to the number.
+local instances = {
+  t = { "q", "k", "v", "p", place = "({ q = 0, k = 1, v = 2, p = 3 })[t.name]" },
+  steady = { "careful", "steady", place = "(steady and 1 or 0)" },
+  join = { "maximum", "sum", place = '(join == "sum" and 1 or 0)' },
+  masked = { "masked", "whole", place = "(masked and 0 or 1)" },
+}
 
 local KEYWORDS = { ["if"] = true, ["for"] = true, ["while"] = true, ["return"] = true }
 
@@ -68,7 +77,7 @@ end
 
 local function is_text(line) return not line:find("^%s*//@") and not line:find("^%s*#") end
 
--- Whether `//@` lines up to here leave a loop over t open, and the function under way.
+-- Which blocks `//@` lines up to here leave open, and the function under way.
 local function track(line, state)
   local code = line:match("^%s*//@%s*(.-)%s*$")
   if not code then
@@ -79,7 +88,7 @@ local function track(line, state)
     return
   end
   if code:find("^if ") or code:find("^for ") then
-    state[#state + 1] = code:find("^for _, t in") and "t" or "other"
+    state[#state + 1] = code:match("^for _, (%w+) in") or "other"
   elseif code == "end" then
     state[#state] = nil
   end
@@ -97,9 +106,8 @@ local function unset_text(line, state)
   return table.concat(out)
 end
 
-local function in_loop(state)
-  for _, kind in ipairs(state) do if kind == "t" then return true end end
-  return false
+local function loop_of(state)
+  for _, kind in ipairs(state) do if instances[kind] then return instances[kind] end end
 end
 
 -- Wraps the sites of one template; appends them to `found`.
@@ -115,13 +123,10 @@ local function plant(file, text, found)
         local key = ("%s %s: %s"):format(file, state.name, line:match("^%s*(.-)%s*$"))
         seen[key] = (seen[key] or 0) + 1
         if seen[key] > 1 then key = ("%s #%d"):format(key, seen[key]) end
-        local number = ("%d"):format(#found)
-        for i = 1, in_loop(state) and #INSTANCES or 1 do
-          local instance = in_loop(state) and (" [%s]"):format(INSTANCES[i]) or ""
-          found[#found + 1] = key .. instance
-        end
-        if in_loop(state) then
-          number = ('${%s + ({ q = 0, k = 1, v = 2, p = 3 })[t.name]}'):format(number)
+        local number, loop = ("%d"):format(#found), loop_of(state)
+        if loop then number = ("${%s + %s}"):format(number, loop.place) end
+        for i = 1, loop and #loop or 1 do
+          found[#found + 1] = loop and ("%s [%s]"):format(key, loop[i]) or key
         end
         out[#out + 1] = text:sub(done, at - 1)
         out[#out + 1] = ("(lost(%s) ? (void)0 : (void)(%s))"):format(number, text:sub(at, stop))
@@ -152,11 +157,11 @@ local function write(path, text)
   file:close()
 end
 
--- The site without which Hopper computes no tile again.
-local REPAIR = "finish_fast: sts_flag(any_failed"
+-- The sites without which Hopper and Ampere compute no tile again.
+local REPAIRS = { "finish_fast: sts_flag(any_failed", "sts_flag(smem + ${at.failed}, 1);" }
 
 -- Copies generator/lua and templates below `folder`; returns the sites, mutant i at [i + 1].
--- edit(file, text) may change a template before. folder/repair gets the number of the site above.
+-- edit(file, text) may change a template before. folder/repair gets the numbers of the sites above.
 function sites.plant(folder, edit)
   assert(os.execute(("mkdir -p '%s' && cp -r generator/lua templates '%s'"):format(folder, folder)))
   local found, listing = {}, assert(io.popen("cd templates && find . -name '*.cu' | sort"))
@@ -168,9 +173,13 @@ function sites.plant(folder, edit)
     write(folder .. "/templates/" .. file, text)
   end
   listing:close()
+  local numbers = {}
   for i, site in ipairs(found) do
-    if site:find(REPAIR, 1, true) then write(folder .. "/repair", ("%d\n"):format(i - 1)) end
+    for _, repair in ipairs(REPAIRS) do
+      if site:find(repair, 1, true) then numbers[#numbers + 1] = i - 1 end
+    end
   end
+  write(folder .. "/repair", table.concat(numbers, " ") .. "\n")
   return found
 end
 
