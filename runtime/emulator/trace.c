@@ -192,15 +192,16 @@ static double latest_lane(const emu_warp *warp) {
   return latest;
 }
 
-/* mma.sync: warps w, w + 4, ... share a tensor core. */
-static double multiply(emu_warp *warp, double clock) {
+/* mma.sync: warps w, w + 4, ... share a tensor core. Between scores and the first product that uses
+ * them lies their softmax. */
+static double multiply(emu_warp *warp) {
   emu_thread *first = warp->threads;
   emu_run *run = &kiln__trace_thread(first)->run;
   double *core = &first->machine->trace->core_free[first->block->rank][first->warp % 4];
   const char *d = warp->offers[0].out;
-  const double begin = fmax(clock, *core);
   if (run->site && kiln__trace_accumulator(run->site) != kiln__trace_accumulator(warp->site))
-    close_run(first);
+    kiln__trace_pay(first);
+  const double begin = fmax(latest_lane(warp), *core);
   if (!run->site) *run = (emu_run){warp->site, begin, begin, d, d, 0};
   *core = run->end = begin + TRACE_MMA;
   if (d < run->low) run->low = d;
@@ -213,7 +214,7 @@ void kiln__trace_meet(emu_warp *warp) {
   const char *text = kiln__trace_text(warp->site);
   double clock;
   if (is(text, "mma")) {
-    clock = multiply(warp, latest_lane(warp));
+    clock = multiply(warp);
   } else if (is(text, "ldmatrix")) {
     clock = latest_lane(warp) + TRACE_MATRIX_MOVE;
   } else if (is(text, "stmatrix")) {

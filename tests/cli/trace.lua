@@ -1,5 +1,6 @@
--- trace.lua EVENTS PAGE BLOCKS: checks what kiln trace gave. EVENTS: its --json; PAGE: the file;
--- BLOCKS: key blocks of the block's one tile.
+-- trace.lua EVENTS PAGE BLOCKS [SLICES]: checks what kiln trace gave. EVENTS: its --json; PAGE: the
+-- file; BLOCKS: key blocks of the block's one tile; SLICES: for a ring of cp.async, in how many
+-- pieces the scores of a block are computed.
 -- Events: nothing ends before it begins, every byte lands before a product needs it, no slot is
 -- filled while it is in use, a softmax follows its scores. Page: well-formed, whole in itself.
 local passed, failed = 0, 0
@@ -132,24 +133,46 @@ local function check_hopper(events, blocks)
   holds("stores", #choose(events, "store") > 0)
 end
 
--- A group of cp.async has landed before a product that begins once it was waited for; values of
--- block n arrive while scores of block n are computed.
-local function check_ampere(events, blocks)
-  local copies = choose(events, "copy")
-  holds("copies of q, k and v", #copies == 2 * blocks + 1)
+-- The groups of cp.async: begin of the first copy, end of the last. Group 1 is the queries'; then
+-- come keys and values by turns, or together in a ring.
+local function groups_of(events)
   local groups = {}
-  for _, c in ipairs(copies) do groups[c.group] = math.max(groups[c.group] or 0, c["end"]) end
+  for _, c in ipairs(choose(events, "copy")) do
+    local g = groups[c.group] or { begin = math.huge, landed = 0 }
+    g.begin, g.landed = math.min(g.begin, c.begin), math.max(g.landed, c["end"])
+    groups[c.group] = g
+  end
+  return groups
+end
+
+-- Scores, their softmax and output take turns. A product begins when its group has landed, and when
+-- the next one is on its way.
+local function check_ampere(events, blocks, slices)
+  holds("copies of q, k and v", #choose(events, "copy") == 2 * blocks + 1)
+  local groups, last = groups_of(events), slices and blocks + 1 or 2 * blocks + 1
+  local softmax, mma = choose(events, "softmax"), choose(events, "mma")
+  holds("groups", #groups == last)
   for warp = 0, 3 do
-    local n = 0
-    for _, p in ipairs(choose(events, "mma")) do
+    local n, scores_end = 0, nil
+    for _, p in ipairs(mma) do
       if p.warp == warp then
+        local g = slices and n // (2 * slices) + 2 or n + 2
         n = n + 1
-        holds("product " .. n .. " begins after its copies", groups[n] and groups[n] <= p.begin)
+        holds("product " .. n .. " begins after its copies", groups[g].landed <= p.begin)
+        holds("the next copies go on", g == last or groups[g + 1].begin <= p.begin)
         holds("scores and output take turns", p.name == (n % 2 == 1 and "s" or "o"))
+        local count = 0
+        for _, e in ipairs(softmax) do
+          local between = scores_end and scores_end <= e.begin and e["end"] <= p.begin
+          if e.warp == warp and between then count = count + 1 end
+        end
+        holds("one softmax between scores and output", count == (n % 2 == 1 and 0 or 1))
+        scores_end = p.name == "s" and p["end"] or nil
       end
     end
-    holds("two products a block", n == 2 * blocks)
+    holds("two products a slice", n == 2 * blocks * (slices or 1))
   end
+  holds("no other softmax", #softmax == 4 * blocks * (slices or 1))
 end
 
 -- ---- the page ----
@@ -192,7 +215,11 @@ end
 local events, page, blocks = read_events(read(arg[1])), read(arg[2]), tonumber(arg[3])
 local kinds = check_order(events)
 holds("there are events", #events > 50)
-if kinds.product then check_hopper(events, blocks) else check_ampere(events, blocks) end
+if kinds.product then
+  check_hopper(events, blocks)
+else
+  check_ampere(events, blocks, tonumber(arg[4]))
+end
 check_page(page)
 print(passed .. " passed, " .. failed .. " failed")
 os.exit(failed == 0)

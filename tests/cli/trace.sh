@@ -4,18 +4,20 @@ set -u
 cd "$(dirname "$0")/../.." || exit
 . tests/cli/lib.sh
 
-# Key blocks of the default tiles at head_dim 64 and 512 keys.
-for row in "sm_90a 128" "sm_80 64"; do
-  read -r arch block_n <<<"$row"
-  flags="--arch $arch --head-dim 64 --block-n $block_n --seqlen-q 200 --seqlen-k 512 --block 1"
+# Key blocks, stages, and for a ring of cp.async slices of a block, at head_dim 64 and 512 keys.
+for row in "sm_90a 128 3" "sm_80 64 1" "sm_80 64 2 2" "sm_80 32 3 1"; do
+  read -r arch block_n stages slices <<<"$row"
+  flags="--arch $arch --head-dim 64 --block-n $block_n --num-stages $stages"
+  flags+=" --seqlen-q 200 --seqlen-k 512 --block 1"
   # shellcheck disable=SC2086 # a list of flags
   works trace $flags --device emu -o "$work/page.html"
   holds "names the file" [ "$(cat "$work/stdout")" = "$work/page.html" ]
   # shellcheck disable=SC2086
   works trace $flags --json
   json block num_blocks threads costs events clocks
-  holds "$arch: events and page" \
-    lua5.4 tests/cli/trace.lua "$work/stdout" "$work/page.html" $((512 / block_n))
+  # shellcheck disable=SC2086
+  holds "$row: events and page" \
+    lua5.4 tests/cli/trace.lua "$work/stdout" "$work/page.html" $((512 / block_n)) $slices
 done
 
 sentence="trace follows the emulator and no device has a timeline to give; give --device emu"
