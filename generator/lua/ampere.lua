@@ -171,8 +171,7 @@ function ampere.values(spec, tile)
   x.store = layout.copy(tile.block_m, x.v_rows.chunks, x.threads)
   x.causal, x.dtype, x.wide_exponent = spec.mask == "causal", spec.dtype, dtype.wide_exponent
   x.mma, x.pack = "mma_m16n8k16_" .. spec.dtype, dtype.pack
-  x.lead, x.shift = 8, "-15.0f"
-  if dtype.wide_exponent then x.lead, x.shift = 0, "(float)a.shift" end
+  x.lead, x.shift = dtype.lead, dtype.wide_exponent and "(float)a.shift" or "-15.0f"
   return x
 end
 

@@ -149,8 +149,9 @@ function hopper.values(spec, tile, arch)
     dv16 = layout.round_up(spec.head_dim_v, 16),
     dim = spec.head_dim, dv = spec.head_dim_v,
     at = map.at, q_slot = map.q_slot, q_slots = map.q_slots, o_staged = map.q_slots > 1,
-    flags = FLAGS, score_cols = tile.block_n, lead = dtype.wide_exponent and 0 or 8,
+    flags = FLAGS, score_cols = tile.block_n, lead = dtype.lead,
     first_columns = dtype.wide_exponent and 16 or tile.block_n,
+    second_columns = math.min(64, tile.block_n),
     q_panels = x.q, k_panels = x.k, v_panels = x.v,
     -- Taking turns pays where two consumers compete for the tensor cores; wide heads run better
     -- without.

@@ -5,9 +5,10 @@
  * then on, however large later scores are: bf16 and fp32 share the exponent range, p may exceed 1
  * by far, and the common factor leaves with 1 / l.
 //@ else
-/* A row's reference m is the maximum of its first block, and p = 2^((s - m) c + ${lead}) from then
- * on. fp16 ends at 2^16 and at 2^-24: scores may rise by ${16 - lead} powers of two, and what lies
- * less than ${24 + lead} below the reference counts. The common factor leaves with 1 / l.
+/* A row's reference m is the maximum of some scores of its first block, and
+ * p = 2^((s - m) c + ${lead}) from then on. fp16 ends at 2^16 and at 2^-24: scores may rise by
+ * ${16 - lead} powers of two, and what lies less than ${24 + lead} below the reference counts. The
+ * common factor leaves with 1 / l.
 //@ end
  * So steady blocks need no maximum, no rescaling and no wait before the exponentials.
  *
@@ -17,7 +18,8 @@
 //@ if wide_exponent then
  * first block of which every row has seen a key. */
 //@ else
- * first block that every row sees whole: the maximum of a few keys would be a poor reference. */
+ * last that hides any; the next one, which every row sees whole, raises the references of rows
+ * that saw a few keys only. */
 //@ end
 typedef struct {
   RowState row;
@@ -49,10 +51,10 @@ DEV void exponentials(float *s, const float *bias, float c) {
   }
 }
 
-/* A block with the exact maximum, after its mask if it has one. */
-DEV void careful_step(const Consumer *me, float *s, FastState *st, float *factor) {
+/* A block whose first `columns` columns raise the reference, after its mask if it has one. */
+DEV void careful_step(const Consumer *me, float *s, FastState *st, float *factor, int columns) {
   float ref[2];
-  raise_maximum(s, ${block_n}, &st->row, factor, ref, me->c);
+  raise_maximum(s, columns, &st->row, factor, ref, me->c);
 #pragma unroll
   for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c + ${lead}.0f;
   exponentials(s, st->bias, me->c);
@@ -64,7 +66,7 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   state_clear(&st->row);
   if ((n + 1) * (i64)${block_n} > x.full) {
     mask_block(me, s, n, row_of(me, x));
-    careful_step(me, s, st, factor);
+    careful_step(me, s, st, factor, ${block_n});
   } else {
     raise_maximum(s, ${first_columns}, &st->row, factor, ref, me->c);
 #pragma unroll
@@ -137,7 +139,7 @@ DEV void run_fast(Consumer *me) {
 //@ if masked then
       mask_block(me, s, n, row_of(me, x));
 //@ end
-      careful_step(me, s, &st, factor);
+      careful_step(me, s, &st, factor, ${masked and block_n or second_columns});
       wgmma_wait(0);
       touch_f32x${dv16 // 2}(o);
       touch_u32x${block_n // 4}(p);

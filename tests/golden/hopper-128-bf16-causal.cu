@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 128 --causal --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id d5c0c0e74e9192b3da45bfb7ba3307f093c2979e11b44bff8bdcdff59af41d02
+// source id 8d55b720625e99c205c38ea5d209a80b9552fcf3b6df590cdf2c5d0fb16cd92a
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -788,10 +788,10 @@ DEV void exponentials(float *s, const float *bias, float c) {
   }
 }
 
-/* A block with the exact maximum, after its mask if it has one. */
-DEV void careful_step(const Consumer *me, float *s, FastState *st, float *factor) {
+/* A block whose first `columns` columns raise the reference, after its mask if it has one. */
+DEV void careful_step(const Consumer *me, float *s, FastState *st, float *factor, int columns) {
   float ref[2];
-  raise_maximum(s, 128, &st->row, factor, ref, me->c);
+  raise_maximum(s, columns, &st->row, factor, ref, me->c);
 #pragma unroll
   for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c + 0.0f;
   exponentials(s, st->bias, me->c);
@@ -803,7 +803,7 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   state_clear(&st->row);
   if ((n + 1) * (i64)128 > x.full) {
     mask_block(me, s, n, row_of(me, x));
-    careful_step(me, s, st, factor);
+    careful_step(me, s, st, factor, 128);
   } else {
     raise_maximum(s, 16, &st->row, factor, ref, me->c);
 #pragma unroll
@@ -866,7 +866,7 @@ DEV void run_fast(Consumer *me) {
       touch_f32x64(s);
       free_k(me);
       mask_block(me, s, n, row_of(me, x));
-      careful_step(me, s, &st, factor);
+      careful_step(me, s, &st, factor, 128);
       wgmma_wait(0);
       touch_f32x64(o);
       touch_u32x32(p);

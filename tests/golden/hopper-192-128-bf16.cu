@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 192 --head-dim-v 128 --block-m 128 --block-n 64 --num-stages 2 --num-warps 12 --plain
-// source id f77c8509db680ad128c94cb847dfaf854f0907e3636fb113ff524b509400c9a5
+// source id 2c4bc2e58bcb43ce76ce58179fe1adec5aaed211b3f75bc9e07168baebd64939
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=192 head_dim_v=128 mask=none
 // tile block_m=128 block_n=64 num_stages=2 num_warps=12
@@ -740,10 +740,10 @@ DEV void exponentials(float *s, const float *bias, float c) {
   }
 }
 
-/* A block with the exact maximum, after its mask if it has one. */
-DEV void careful_step(const Consumer *me, float *s, FastState *st, float *factor) {
+/* A block whose first `columns` columns raise the reference, after its mask if it has one. */
+DEV void careful_step(const Consumer *me, float *s, FastState *st, float *factor, int columns) {
   float ref[2];
-  raise_maximum(s, 64, &st->row, factor, ref, me->c);
+  raise_maximum(s, columns, &st->row, factor, ref, me->c);
 #pragma unroll
   for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c + 0.0f;
   exponentials(s, st->bias, me->c);
@@ -755,7 +755,7 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   state_clear(&st->row);
   if ((n + 1) * (i64)64 > x.full) {
     mask_block(me, s, n, row_of(me, x));
-    careful_step(me, s, st, factor);
+    careful_step(me, s, st, factor, 64);
   } else {
     raise_maximum(s, 16, &st->row, factor, ref, me->c);
 #pragma unroll
@@ -818,7 +818,7 @@ DEV void run_fast(Consumer *me) {
       touch_f32x32(s);
       free_k(me);
       mask_block(me, s, n, row_of(me, x));
-      careful_step(me, s, &st, factor);
+      careful_step(me, s, &st, factor, 64);
       wgmma_wait(0);
       touch_f32x64(o);
       touch_u32x16(p);

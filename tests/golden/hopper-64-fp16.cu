@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id 87a2710ed8594907b9e7611ddc20379be4f57114247ac8f3077502761a730f96
+// source id 89fe84504d4f5c0708d49b0137403e0428ff7fbbed0549a29f75d126f43bd54d
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -704,15 +704,17 @@ DEV void store_lse(const Consumer *me, const float *lse, Share x) {
 
 /* ---- fast: no running maximum ---- */
 
-/* A row's reference m is the maximum of its first block, and p = 2^((s - m) c + 8) from then
- * on. fp16 ends at 2^16 and at 2^-24: scores may rise by 8 powers of two, and what lies
- * less than 32 below the reference counts. The common factor leaves with 1 / l.
+/* A row's reference m is the maximum of some scores of its first block, and
+ * p = 2^((s - m) c + 8) from then on. fp16 ends at 2^16 and at 2^-24: scores may rise by
+ * 8 powers of two, and what lies less than 32 below the reference counts. The
+ * common factor leaves with 1 / l.
  * So steady blocks need no maximum, no rescaling and no wait before the exponentials.
  *
  * What this cannot hold is flagged when the tile is stored: sums near the end of the range, any
  * output that is not finite (p or p v overflowed, or v holds such values), scores so large that the
  * rounding of m c shows, rows with l = 0. Blocks that hide keys take the exact maximum, up to the
- * first block that every row sees whole: the maximum of a few keys would be a poor reference. */
+ * last that hides any; the next one, which every row sees whole, raises the references of rows
+ * that saw a few keys only. */
 typedef struct {
   RowState row;
   float bias[2]; /* -m c + 8 */
@@ -743,10 +745,10 @@ DEV void exponentials(float *s, const float *bias, float c) {
   }
 }
 
-/* A block with the exact maximum, after its mask if it has one. */
-DEV void careful_step(const Consumer *me, float *s, FastState *st, float *factor) {
+/* A block whose first `columns` columns raise the reference, after its mask if it has one. */
+DEV void careful_step(const Consumer *me, float *s, FastState *st, float *factor, int columns) {
   float ref[2];
-  raise_maximum(s, 128, &st->row, factor, ref, me->c);
+  raise_maximum(s, columns, &st->row, factor, ref, me->c);
 #pragma unroll
   for (int r = 0; r < 2; r++) st->bias[r] = -ref[r] * me->c + 8.0f;
   exponentials(s, st->bias, me->c);
@@ -758,7 +760,7 @@ DEV void first_step(const Consumer *me, float *s, FastState *st, int n, Share x)
   state_clear(&st->row);
   if ((n + 1) * (i64)128 > x.full) {
     mask_block(me, s, n, row_of(me, x));
-    careful_step(me, s, st, factor);
+    careful_step(me, s, st, factor, 128);
   } else {
     raise_maximum(s, 128, &st->row, factor, ref, me->c);
 #pragma unroll
@@ -821,7 +823,7 @@ DEV void run_fast(Consumer *me) {
       touch_f32x64(s);
       free_k(me);
       mask_block(me, s, n, row_of(me, x));
-      careful_step(me, s, &st, factor);
+      careful_step(me, s, &st, factor, 128);
       wgmma_wait(0);
       touch_f32x32(o);
       touch_u32x32(p);
@@ -837,7 +839,7 @@ DEV void run_fast(Consumer *me) {
       wgmma_wait(1);
       touch_f32x64(s);
       free_k(me);
-      careful_step(me, s, &st, factor);
+      careful_step(me, s, &st, factor, 64);
       wgmma_wait(0);
       touch_f32x32(o);
       touch_u32x32(p);
