@@ -1,18 +1,18 @@
 """Kiln beside its peers, in one process, interleaved: cuDNN and FlashAttention-2 in PyTorch.
 
-    python3 bench/peers.py [--out FILE.json] [--rounds N] [--ms N] [--dtype bf16|fp16]
+    python3 bench/peers.py [--out FILE.json] [--samples N] [--dtype bf16|fp16]
                            [--ampere] [--standard] SHAPES...
 
 SHAPES: names of the sets below (grid, short, ragged, dims, gqa, long, classic), or
 HEAD_DIM[/HEAD_DIM_V]:MASK:SEQLEN[:BATCH:HEADS[:HEADS_K]], for example 128:causal:4096. What is not
 given makes 16,384 tokens and a hidden size of 2,048.
 
-Engines of a row run one after another, `rounds` times in an order drawn anew, by device events
-around calls with a flushed L2 cache; the median of the medians counts. An engine that refuses a
-shape is left out. Inputs are random and normal. FLOPs are 2 b h s^2 (head_dim + head_dim_v), half
-of it when causal; `matmul` is a product of 8192^3, the ceiling of the same minute. Figures of
-different runs are not comparable: power and clocks move them by several per cent; ratios within one
-run are.
+Engines of a row take turns call by call, in an order drawn anew each turn, so that all meet the
+same clocks: device events around one call, L2 flushed before it, the median of the samples. An
+engine that refuses a shape is left out. Inputs are random and normal. FLOPs are
+2 b h s^2 (head_dim + head_dim_v), half of it when causal; `matmul` is a product of 8192^3, the
+ceiling of the same minute. Figures of different runs are not comparable: power and clocks move
+them by several per cent; ratios within one run are.
 """
 
 import argparse
@@ -20,10 +20,10 @@ import json
 import math
 import os
 import random
+import statistics
 import sys
 
 import torch
-import triton
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -33,6 +33,7 @@ sys.path.insert(
 import kiln  # noqa: E402
 
 TOKENS, HIDDEN, MASKS = 16384, 2048, ("none", "causal")
+FLUSH_BYTES, WARM_TURNS = 512 << 20, 5
 
 
 def texts(head_dims, seqlens, masks=MASKS, rest=""):
@@ -105,7 +106,6 @@ def engines(context, shape, dtype, given):
     """name: (callable, FLOPs) of those that serve the shape"""
     tensors, causal = shape.tensors(dtype), shape.mask == "causal"
     q, k, v, _ = tensors
-    square = [torch.randn(8192, 8192, device="cuda", dtype=dtype) for _ in range(2)]
     makers = {
         "kiln": lambda: own(context, tensors, causal),
         "cudnn": lambda: peer(SDPBackend.CUDNN_ATTENTION, q, k, v, causal),
@@ -114,12 +114,14 @@ def engines(context, shape, dtype, given):
     if shape.heads_k != shape.heads:
         every = [tensors[0], *Shape(shape.text, grouped=False).tensors(dtype)[1:]]
         makers["kiln-mha"] = lambda: own(context, every, causal)
+    if dtype == torch.float16:
+        makers["kiln-bf16"] = lambda: own(context, shape.tensors(torch.bfloat16), causal)
     if given.ampere:
         makers["kiln-ampere"] = lambda: own(context, tensors, causal, arch="sm_90")
     if given.standard:
         makers["math"] = lambda: peer(SDPBackend.MATH, q, k, v, causal)
         makers["kiln-standard"] = lambda: own(context, tensors, causal, algorithm="standard")
-    found = {"matmul": (lambda: torch.matmul(*square), 2 * 8192**3)}
+    found = {}
     for name, make in makers.items():
         try:
             run = make()
@@ -133,14 +135,37 @@ def engines(context, shape, dtype, given):
     return found
 
 
+def time_ms(run, flush):
+    """Events around one call that finds nothing of its own in L2; both are still on their way."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    flush.zero_()  # also keeps the GPU busy while the host enqueues the call
+    start.record()
+    run()
+    stop.record()
+    return start, stop
+
+
 def measure(found, given):
-    times = {name: [] for name in found}
-    for _ in range(given.rounds):
-        # In a fixed order the same engine would always follow the one that heats the GPU most.
+    """name: milliseconds. Engines take turns call by call, in an order drawn anew each turn."""
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    events = {name: [] for name in found}
+    for turn in range(WARM_TURNS + given.samples):
         for name, (run, _) in random.sample(list(found.items()), len(found)):
-            ms = triton.testing.do_bench(run, given.ms / 4, given.ms, return_mode="median")
-            times[name].append(ms)
-    return {name: sorted(t)[len(t) // 2] for name, t in times.items()}
+            event = time_ms(run, flush)
+            if turn >= WARM_TURNS:
+                events[name].append(event)
+    torch.cuda.synchronize()
+    return {
+        name: statistics.median(start.elapsed_time(stop) for start, stop in pairs)
+        for name, pairs in events.items()
+    }
+
+
+def measure_matmul(dtype, given):
+    """TFLOP/s of a matrix product of 8192^3, apart: it would heat whoever came after it."""
+    square = [torch.randn(8192, 8192, device="cuda", dtype=dtype) for _ in range(2)]
+    times = measure({"matmul": (lambda: torch.matmul(*square), 0)}, given)
+    return 2 * 8192**3 / times["matmul"] / 1e9
 
 
 def geometric_mean(ratios):
@@ -165,8 +190,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("shapes", nargs="+")
     parser.add_argument("--out")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--ms", type=int, default=20, help="milliseconds of an engine in a round")
+    parser.add_argument("--samples", type=int, default=25, help="calls of an engine in a row")
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
     parser.add_argument(
         "--ampere", action="store_true", help="also Kiln's mma.sync kernels, as sm_90 code"
@@ -182,6 +206,7 @@ def main():
         found = engines(context, shape, dtype, given)
         times = measure(found, given)
         rates = {name: found[name][1] / ms / 1e9 for name, ms in times.items()}
+        rates["matmul"] = measure_matmul(dtype, given)
         row = {name: value for name, value in vars(shape).items() if name != "text"}
         results.append({**row, "dtype": given.dtype, "tflops": rates, "ms": times})
         print(f"{text}: " + "  ".join(f"{n} {r:.0f}" for n, r in rates.items()), flush=True)
@@ -189,6 +214,7 @@ def main():
         ("kiln", "cudnn"),
         ("kiln", "matmul"),
         ("kiln", "kiln-mha"),
+        ("kiln", "kiln-bf16"),
         ("kiln-ampere", "fa2"),
     ):
         summarize(results, ours, theirs)
