@@ -274,6 +274,10 @@ local defaults = {
   { "sm_80", 192, 192, "64x64x1x4" }, { "sm_80", 256, 256, "64x32x1x4" },
   { "sm_90", 256, 256, "64x64x1x4" }, { "sm_86", 160, 160, "64x32x1x4" },
   { "sm_86", 192, 192, "64x64x1x4" }, { "sm_86", 256, 256, "64x32x1x4" },
+  -- what the assembler for sm_120 would spill with
+  { "sm_120", 48, 48, "128x64x2x4" }, { "sm_120", 56, 24, "128x32x2x4" },
+  { "sm_120", 24, 64, "128x32x2x4" }, { "sm_120", 72, 72, "128x32x2x4" },
+  { "sm_120", 112, 112, "128x32x1x4" }, { "sm_120", 120, 120, "128x16x2x4" },
 }
 
 function tests.defaults_of_ampere_leave_room_for_two_blocks()
