@@ -61,7 +61,7 @@ for dtype in fp16 bf16; do
 done
 for tool in racecheck memcheck synccheck; do
   for kernel in "sm_90a bf16 64" "sm_90a bf16 256" "sm_90a fp16 128" "sm_90 bf16 128" \
-    "sm_90 fp16 80"; do
+    "sm_90 fp16 80" "sm_90 bf16 256"; do
     set -- $kernel
     start clean "$tool-$1-$2-$3" $tool "$kiln" verify --device cuda:0 --arch $1 --dtype $2 \
       --head-dim $3 --mask causal --algorithm flash --quick
