@@ -1,12 +1,25 @@
-# `cmake --install build`: the libraries, the header, the program, pkg-config files.
+# `cmake --install build`: libraries, header, program, CMake package, pkg-config files.
+include(CMakePackageConfigHelpers)
 get_property(libraries GLOBAL PROPERTY KILN_LIBRARIES)
 foreach(name IN LISTS libraries)
-  install(TARGETS ${name}_shared ${name}_static
-          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(${name}_shared PROPERTIES EXPORT_NAME ${name})
+  install(TARGETS ${name}_shared EXPORT KilnExports LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  # Without an export: it would name the archives of this machine. pkg-config --static knows them.
+  install(TARGETS ${name}_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endforeach()
 if(TARGET kiln_program)
-  install(TARGETS kiln_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set_target_properties(kiln_program PROPERTIES EXPORT_NAME program)
+  install(TARGETS kiln_program EXPORT KilnExports RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Kiln)
+install(EXPORT KilnExports NAMESPACE Kiln:: DESTINATION ${package})
+configure_package_config_file(cmake/KilnConfig.cmake.in ${CMAKE_BINARY_DIR}/KilnConfig.cmake
+                              INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/KilnConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/KilnConfig.cmake ${CMAKE_BINARY_DIR}/KilnConfigVersion.cmake
+        DESTINATION ${package})
 install(DIRECTORY include/kiln DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # Relative to the file itself, so that `cmake --install build --prefix P` gives files that fit P.

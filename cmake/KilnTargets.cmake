@@ -22,7 +22,10 @@ function(kiln_add_library name)
   # The archives' own symbols stay inside: a program may bring another Lua or jansson of its own.
   # --wrap: see runtime/no_stdin.c
   target_link_options(${name}_shared PRIVATE -Wl,--wrap=stdin -Wl,--exclude-libs,ALL
-                      -Wl,--gc-sections -Wl,--as-needed)
+                      -Wl,--gc-sections -Wl,--as-needed
+                      -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/kiln.map)
+  set_property(TARGET ${name}_shared APPEND PROPERTY LINK_DEPENDS
+               ${CMAKE_SOURCE_DIR}/cmake/kiln.map)
   if(NOT KILN_SANITIZE)
     target_link_options(${name}_shared PRIVATE -Wl,--no-undefined)
   endif()

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# install: what `cmake --install` leaves, as somebody else's project meets it: by find_package and
+# by pkg-config, both libraries, after the whole was moved; names and versions of the libraries.
+set -u
+cd "$(dirname "$0")/../.." || exit
+. tests/cli/lib.sh
+build=$(cd "${BUILD:-build}" && pwd)
+version=$("$kiln" --version | cut -d" " -f2)
+
+# Installed in one place and moved to another: nothing may remember the first.
+holds "installs" cmake --install "$build" --prefix "$work/first" >"$work/log" 2>&1
+mv "$work/first" "$work/moved"
+lib=$(dirname "$(find "$work/moved" -name 'libkiln.so.0')")
+strangers=$(grep -rlF "$work/first" "$work/moved" | head)
+holds "the first place is in: $strangers" [ -z "$strangers" ]
+
+holds "find_package" cmake -S tests/data/downstream -B "$work/down" \
+  "-DCMAKE_PREFIX_PATH=$work/moved" >"$work/log" 2>&1
+holds "builds" cmake --build "$work/down" >>"$work/log" 2>&1
+holds "libkiln generates" [ "$("$work/down/with_kiln")" = "$version generates" ]
+says=$("$work/down/with_kiln_rt")
+holds "libkiln_rt says why it cannot: $says" \
+  [ "$says" = "$version this library holds no generator: link libkiln in place of libkiln_rt" ]
+program=$(cat "$work/down/program.txt")
+holds "Kiln::program is $program" [ "$("$program" --version)" = "kiln $version" ]
+
+export PKG_CONFIG_PATH="$lib/pkgconfig"
+for name in kiln kiln_rt; do
+  # shellcheck disable=SC2046 # a list of flags
+  holds "pkg-config $name" cc -std=c11 -Wall -Wextra -Werror tests/data/downstream/main.c \
+    -o "$work/by_$name" $(pkg-config --cflags --libs "$name") "-Wl,-rpath,$lib"
+  holds "$name runs" grep -q "^$version " <("$work/by_$name")
+  holds "$name has the soname lib$name.so.0" \
+    grep -q "SONAME.*\[lib$name.so.0\]" <(readelf -d "$lib/lib$name.so.0")
+  exported=$(nm -D --defined-only "$lib/lib$name.so.0" | awk '$2 != "A" { print $3 }')
+  others=$(grep -v '^kiln_[a-z0-9_]*@@KILN_0$' <<<"$exported")
+  holds "$name exports: $others" [ -z "$others" ]
+  holds "$name exports a private name" [ -z "$(grep '^kiln__' <<<"$exported")" ]
+done
+
+finish
