@@ -1,4 +1,5 @@
-# `cmake --install build`: libraries, header, program, CMake package, pkg-config files.
+# `cmake --install build`: libraries, header, program, its manual and completions, CMake package,
+# pkg-config files.
 include(CMakePackageConfigHelpers)
 get_property(libraries GLOBAL PROPERTY KILN_LIBRARIES)
 foreach(name IN LISTS libraries)
@@ -10,6 +11,22 @@ endforeach()
 if(TARGET kiln_program)
   set_target_properties(kiln_program PROPERTIES EXPORT_NAME program)
   install(TARGETS kiln_program EXPORT KilnExports RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+  # Made from the help of the program that was just built.
+  set(manual ${CMAKE_BINARY_DIR}/manual)
+  add_custom_command(OUTPUT ${manual}/stamp
+                     COMMAND ${CMAKE_SOURCE_DIR}/tools/manual.sh $<TARGET_FILE:kiln_program> ${manual}
+                     COMMAND ${CMAKE_COMMAND} -E touch ${manual}/stamp
+                     DEPENDS kiln_program ${CMAKE_SOURCE_DIR}/tools/manual.sh
+                     COMMENT "Writing the manual and the completions"
+                     VERBATIM)
+  add_custom_target(kiln_manual ALL DEPENDS ${manual}/stamp)
+  install(DIRECTORY ${manual}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
+  install(FILES ${manual}/bash/kiln
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${manual}/zsh/_kiln DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${manual}/fish/kiln.fish
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Kiln)

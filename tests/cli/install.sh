@@ -38,4 +38,29 @@ for name in kiln kiln_rt; do
   holds "$name exports a private name" [ -z "$(grep '^kiln__' <<<"$exported")" ]
 done
 
+# The manual and the completions name every verb and every flag of the program.
+pages=$work/moved/share/man/man1
+completion=$work/moved/share/bash-completion/completions/kiln
+fish=$work/moved/share/fish/vendor_completions.d/kiln.fish
+zsh=$work/moved/share/zsh/site-functions/_kiln
+verbs=$("$program" --help | awk '/^Verbs:/ { on = 1; next } on && !/^ / { exit } on { print $1 }')
+holds "there are verbs" [ "$(wc -w <<<"$verbs")" -ge 9 ]
+for verb in $verbs; do
+  page=$pages/kiln-$verb.1 missing=""
+  for flag in $("$program" "$verb" --help | sed -n 's/^  \(-[-a-z]*\).*/\1/p'); do
+    grep -qE -- "^\.B ${flag//-/\\\\-}( |\$)" "$page" || missing+=" $flag in the manual"
+    grep -qE -- "^    $verb:\*\).*[' ]$flag " "$completion" || missing+=" $flag in bash's"
+    grep -qE -- "^    $verb\).*[( ]$flag " "$zsh" || missing+=" $flag in zsh's"
+    name=${flag#-}
+    grep -qE -- "from $verb' -[sl] ${name#-}( |\$)" "$fish" || missing+=" $flag in fish's"
+  done
+  holds "$verb lacks$missing" [ -z "$missing" ]
+done
+holds "bash completes values" [ "$(bash -c '. "$1"
+  COMP_WORDS=(kiln compile --dtype b) COMP_CWORD=3; _kiln; echo "${COMPREPLY[*]}"' - "$completion")" = bf16 ]
+if command -v groff >/dev/null; then
+  warnings=$(groff -ww -man -Tutf8 "$pages"/*.1 2>&1 >/dev/null | head -n 3)
+  holds "groff says $warnings" [ -z "$warnings" ]
+fi
+
 finish
