@@ -15,7 +15,8 @@ if(TARGET kiln_program)
   # Made from the help of the program that was just built.
   set(manual ${CMAKE_BINARY_DIR}/manual)
   add_custom_command(OUTPUT ${manual}/stamp
-                     COMMAND ${CMAKE_SOURCE_DIR}/tools/manual.sh $<TARGET_FILE:kiln_program> ${manual}
+                     COMMAND ${CMAKE_SOURCE_DIR}/tools/manual.sh
+                             $<TARGET_FILE:kiln_program> ${manual}
                      COMMAND ${CMAKE_COMMAND} -E touch ${manual}/stamp
                      DEPENDS kiln_program ${CMAKE_SOURCE_DIR}/tools/manual.sh
                      COMMENT "Writing the manual and the completions"

@@ -56,8 +56,9 @@ for verb in $verbs; do
   done
   holds "$verb lacks$missing" [ -z "$missing" ]
 done
-holds "bash completes values" [ "$(bash -c '. "$1"
-  COMP_WORDS=(kiln compile --dtype b) COMP_CWORD=3; _kiln; echo "${COMPREPLY[*]}"' - "$completion")" = bf16 ]
+completed=$(bash -c '. "$1"; COMP_WORDS=(kiln compile --dtype b) COMP_CWORD=3
+  _kiln; echo "${COMPREPLY[*]}"' - "$completion")
+holds "bash completes b to $completed" [ "$completed" = bf16 ]
 if command -v groff >/dev/null; then
   warnings=$(groff -ww -man -Tutf8 "$pages"/*.1 2>&1 >/dev/null | head -n 3)
   holds "groff says $warnings" [ -z "$warnings" ]
