@@ -1,4 +1,4 @@
-/* kiln compile: source, launch record, PTX and binary of every kernel of a selection.
+/* kiln compile: source, launch record, PTX, binary and launcher of every kernel of a selection.
  *
  * Invariant: kernels are printed and written in the selection's order whatever order they were
  * compiled in; a kernel that does not compile is named, the others are still done, and the exit
@@ -14,7 +14,7 @@
 #include <string.h>
 
 static const kiln__flag flags[] = {
-    {"-o", "DIR", "write source, record, PTX and binary of each kernel into this directory"},
+    {"-o", "DIR", "write source, record, PTX, binary and a C launcher of each kernel into DIR"},
     {"--json", NULL, "one object a kernel"},
     {0},
 };
@@ -73,6 +73,20 @@ static kiln_status write_one(const session *s, const char *stem, const char *end
   return status;
 }
 
+/* A cubin's alone. */
+static kiln_status write_launcher(const session *s, const kiln__variant *variant,
+                                  const char *stem) {
+  size_t length = 0;
+  kiln_source *launcher = NULL;
+  kiln_status status = kiln_source_generate(s->ctx, &variant->spec, &variant->tile,
+                                            KILN_GENERATE_LAUNCHER, &launcher);
+  if (status != KILN_OK) return kiln__fail(status, "%s", kiln_last_error(s->ctx));
+  const char *text = kiln_source_text(launcher, &length);
+  status = write_one(s, stem, ".launcher.c", text, length);
+  kiln_source_destroy(launcher);
+  return status;
+}
+
 static kiln_status write_files(const session *s, const kiln__variant *variant, const build *b) {
   char stem[160];
   size_t length = 0;
@@ -88,6 +102,8 @@ static kiln_status write_files(const session *s, const kiln__variant *variant, c
   if (status == KILN_OK && ptx) status = write_one(s, stem, ".ptx", ptx, length);
   const void *image = kiln_binary_image(b->binary, &length);
   if (status == KILN_OK) status = write_one(s, stem, s->image, image, length);
+  if (status == KILN_OK && strcmp(s->image, ".cubin") == 0)
+    status = write_launcher(s, variant, stem);
   return status;
 }
 

@@ -141,7 +141,8 @@ static int render_body(lua_State *L) {
   push_kernel(L, r);
   lua_pushboolean(L, (r->flags & KILN_GENERATE_PLAIN) != 0);
   lua_pushboolean(L, r->for_emulator);
-  lua_call(L, 4, 3);
+  lua_pushboolean(L, (r->flags & KILN_GENERATE_LAUNCHER) != 0);
+  lua_call(L, 5, 3);
   if (refused(L, r)) return 0;
   int first = lua_gettop(L) - 2;
   size_t record_length;

@@ -169,6 +169,10 @@ kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, int 
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;
   if (!source) return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT, "source is NULL");
+  if (source->is_launcher)
+    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                              "the source is a launcher, which a C compiler takes: generate the "
+                              "kernel without KILN_GENERATE_LAUNCHER");
   if (source->for_emulator != (ctx->device_id == KILN_DEVICE_EMU))
     return kiln__context_fail(
         ctx, KILN_INVALID_ARGUMENT,

@@ -157,10 +157,15 @@ kiln_status kiln_source_generate(kiln_context *ctx, const kiln_attn_spec *spec,
   *out = NULL;
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;
-  if (flags & ~KILN_GENERATE_PLAIN)
-    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
-                              "flags is 0x%x: only KILN_GENERATE_PLAIN is legal", flags);
+  if (flags > KILN_GENERATE_LAUNCHER || flags == (KILN_GENERATE_PLAIN | KILN_GENERATE_LAUNCHER))
+    return kiln__context_fail(
+        ctx, KILN_INVALID_ARGUMENT,
+        "flags is 0x%x: KILN_GENERATE_PLAIN or KILN_GENERATE_LAUNCHER is legal", flags);
+  if (flags == KILN_GENERATE_LAUNCHER && ctx->device_id == KILN_DEVICE_EMU)
+    return kiln__context_fail(ctx, KILN_UNSUPPORTED,
+                              "a launcher calls the CUDA driver: use a context of another device");
   status = resolve_source(ctx, spec, tile, &source);
+  if (status == KILN_OK) source->is_launcher = flags == KILN_GENERATE_LAUNCHER;
   if (status == KILN_OK) status = kiln__source_render(ctx, flags, source);
   if (status == KILN_OK)
     *out = source;

@@ -12,6 +12,7 @@ struct kiln_source {
   kiln_attn_spec spec; /* resolved */
   kiln_tile tile;
   int for_emulator;
+  int is_launcher; /* its text is a launcher's */
   kiln__generated generated;
 };
 

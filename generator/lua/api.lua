@@ -18,10 +18,10 @@ function api.resolve(raw_spec, raw_tile)
   return schema.encode("spec", spec), schema.encode("tile", tile)
 end
 
-function api.render(raw_spec, raw_tile, plain, emulator)
+function api.render(raw_spec, raw_tile, plain, emulator, launcher)
   local spec, tile, kind = decoded(raw_spec, raw_tile)
   if not spec then return nil, tile, kind end
-  return render.render(spec, tile, { plain = plain, emulator = emulator })
+  return render.render(spec, tile, { plain = plain, emulator = emulator, launcher = launcher })
 end
 
 -- Names of the fields of a struct, in order: the C side's table is tested against it.

@@ -7,6 +7,7 @@ local cuda_prelude = require("cuda_prelude")
 local engine = require("engine")
 local host = require("host")
 local json = require("json")
+local launcher = require("launcher")
 local schema = require("schema")
 local wrapper_set = require("wrapper_set")
 
@@ -196,7 +197,8 @@ local function around(kernel_text, entries, options)
 end
 
 -- The text, its source id and its launch record, or a refusal. The source id is the SHA-256 of
--- what follows the header. options: plain (no #line), emulator (for the emulator, not for CUDA).
+-- what follows the header. options: plain (no #line), emulator (for the emulator, not for CUDA),
+-- launcher (in place of the kernel's text, that of a C file which launches it).
 function render.render(spec, tile, options)
   local kernel, sentence, kind = resolve(spec, tile)
   if not kernel then return nil, sentence, kind end
@@ -207,6 +209,10 @@ function render.render(spec, tile, options)
   local kernel_text = templates.render(family.template, values, options.plain)
   local body = "\n" .. around(kernel_text, record.entries, options)
   local source_id = host.sha256(body)
+  if options.launcher then
+    local own = launcher.values(record, source_id, command(kernel, options))
+    return templates.render(launcher.template, own, true), source_id, json.encode(record)
+  end
   return header(kernel, record, source_id, options) .. body, source_id, json.encode(record)
 end
 

@@ -264,8 +264,12 @@ typedef struct kiln_source kiln_source; /* generated text */
 typedef struct kiln_binary kiln_binary; /* compiled kernel and its record */
 typedef struct kiln_kernel kiln_kernel; /* loaded; launches are thread-safe */
 
-#define KILN_GENERATE_PLAIN 1u /* leave #line out: for reading */
+#define KILN_GENERATE_PLAIN    1u /* leave #line out: for reading */
+#define KILN_GENERATE_LAUNCHER 2u /* not the kernel: a C11 file that launches its cubin */
 
+/* flags: 0 or one of the above. A launcher is no source that can be compiled here; its id is that
+ * of the kernel's text. Errors: INVALID_ARGUMENT, UNSUPPORTED (no kernel for this spec; a launcher
+ * for the emulator), TEMPLATE_FAILED. */
 KILN_API kiln_status kiln_source_generate(kiln_context *ctx, const kiln_attn_spec *spec,
                                           const kiln_tile *tile, unsigned flags,
                                           kiln_source **source);

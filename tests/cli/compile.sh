@@ -10,10 +10,10 @@ json kernel_id source_id arch dtype head_dim head_dim_v mask tile registers spil
   shared_bytes compile_ms notes
 holds "two kernels in order" [ "$(grep -o '"head_dim":[0-9]*' "$work/stdout" | tr '\n' ' ')" = \
   '"head_dim":64 "head_dim":72 ' ]
-for ending in cu ptx cubin record.json; do
+for ending in cu ptx cubin record.json launcher.c; do
   holds "two .$ending files" [ "$(find "$work/out" -name "*.$ending" | wc -l)" = 2 ]
 done
-holds "and nothing else" [ "$(find "$work/out" -type f | wc -l)" = 8 ]
+holds "and nothing else" [ "$(find "$work/out" -type f | wc -l)" = 10 ]
 "$kiln" generate --arch sm_80 --head-dim 64 -o "$work/one.cu"
 holds "the source is generate's" cmp -s "$work/one.cu" "$work"/out/*-bf16-64-64-*.cu
 holds "compiled and not cached" grep -q '"from_cache":false' "$work/stdout"
