@@ -222,6 +222,28 @@ static kiln_status add_kernel(const session *s, json_t *object) {
   return status;
 }
 
+/* ---- time ---- */
+
+/* By the cost model, on the device at hand or a usual one of the arch. */
+static kiln_status add_prediction(const session *s, json_t *object) {
+  kiln_prediction p = {.size = sizeof p};
+  kiln_status status =
+      kiln_tile_predict(s->ctx, &s->variant->spec, &s->variant->tile, &s->shape, 0, &p);
+  if (status != KILN_OK) return kiln__fail_context(s->ctx, status);
+  const struct {
+    const char *name;
+    double value;
+  } parts[] = {{"time_us", p.time_us},     {"tensor_us", p.tensor_us}, {"softmax_us", p.softmax_us},
+               {"shared_us", p.shared_us}, {"l2_us", p.l2_us},         {"memory_us", p.memory_us},
+               {"tile_us", p.tile_us},     {"masked_us", p.masked_us}, {"tail_us", p.tail_us},
+               {"launch_us", p.launch_us}};
+  json_t *list = json_object();
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    json_object_set_new(list, parts[i].name, kiln__json_number(round(parts[i].value * 10) / 10));
+  json_object_set_new(object, "predicted", list);
+  return KILN_OK;
+}
+
 /* ---- for people ---- */
 
 static void print_size(const char *name, double bytes, const char *sentence) {
@@ -273,6 +295,7 @@ static kiln_status explain(const session *s) {
   json_object_set_new(object, "shape", shape_json(&s->shape));
   kiln_status status = add_plan(s, object);
   if (status == KILN_OK) status = add_kernel(s, object);
+  if (status == KILN_OK) status = add_prediction(s, object);
   if (status == KILN_OK && json) {
     json_object_set_new(object, "bytes", traffic_json(s));
     return kiln__print_json(object);

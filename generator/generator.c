@@ -30,6 +30,11 @@ typedef struct request {
   kiln_tile resolved_tile;
   kiln__rendered rendered;
   char *json;
+  kiln_tile *tiles; /* list */
+  int32_t num_tiles;
+  const kiln_attn_args *shape; /* predict */
+  int32_t num_sms;
+  kiln_prediction prediction;
   kiln_status status; /* of a refusal */
   char *error;
   size_t error_size;
@@ -177,6 +182,75 @@ static int set_body(lua_State *L) {
   return 0;
 }
 
+static int tiles_body(lua_State *L) {
+  request *r = lua_touserdata(L, 1);
+  push_api(L, "tiles");
+  kiln__fields_push(L, kiln__spec_fields, r->spec);
+  lua_call(L, 1, 3);
+  if (refused(L, r)) return 0;
+  const int list = lua_gettop(L) - 2;
+  const lua_Integer count = luaL_len(L, list);
+  r->tiles = resize(r->generator, NULL, (size_t)(count + 1) * sizeof *r->tiles);
+  if (!r->tiles) {
+    refuse(r, KILN_OUT_OF_MEMORY, no_memory);
+    return 0;
+  }
+  for (lua_Integer i = 0; i < count; i++) {
+    r->tiles[i] = (kiln_tile)KILN_TILE_INIT;
+    lua_rawgeti(L, list, i + 1);
+    kiln__fields_read(L, lua_gettop(L), kiln__tile_fields, &r->tiles[i]);
+    lua_pop(L, 1);
+  }
+  r->num_tiles = (int32_t)count;
+  return 0;
+}
+
+static void push_sizes(lua_State *L, const kiln_attn_args *shape) {
+  const struct {
+    const char *name;
+    int32_t value;
+  } sizes[] = {{"batch", shape->batch},
+               {"seqlen_q", shape->seqlen_q},
+               {"seqlen_k", shape->seqlen_k},
+               {"num_heads", shape->num_heads},
+               {"num_heads_k", shape->num_heads_k}};
+  lua_newtable(L);
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    lua_pushinteger(L, sizes[i].value);
+    lua_setfield(L, -2, sizes[i].name);
+  }
+}
+
+/* The parts by the names that tiles.lua gives them. */
+static void read_prediction(lua_State *L, int index, kiln_prediction *p) {
+  const struct {
+    const char *name;
+    double *value;
+  } parts[] = {{"time", &p->time_us},     {"tensor", &p->tensor_us}, {"softmax", &p->softmax_us},
+               {"shared", &p->shared_us}, {"l2", &p->l2_us},         {"memory", &p->memory_us},
+               {"tile", &p->tile_us},     {"masked", &p->masked_us}, {"tail", &p->tail_us},
+               {"launch", &p->launch_us}};
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    lua_getfield(L, index, parts[i].name);
+    *parts[i].value = luaL_checknumber(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_getfield(L, index, "resident");
+  p->resident = (int32_t)luaL_checkinteger(L, -1);
+  lua_pop(L, 1);
+}
+
+static int predict_body(lua_State *L) {
+  request *r = lua_touserdata(L, 1);
+  push_api(L, "predict");
+  push_kernel(L, r);
+  push_sizes(L, r->shape);
+  lua_pushinteger(L, r->num_sms);
+  lua_call(L, 4, 3);
+  if (!refused(L, r)) read_prediction(L, lua_gettop(L) - 2, &r->prediction);
+  return 0;
+}
+
 /* ---- the room's functions ---- */
 
 static int load_api(lua_State *L) {
@@ -286,4 +360,35 @@ kiln_status kiln__generator_set(kiln__generator *g, const char *group, void *mem
                .error = error,
                .error_size = error_size};
   return run(set_body, &r);
+}
+
+kiln_status kiln__generator_tiles(kiln__generator *g, const kiln_attn_spec *spec, kiln_tile **tiles,
+                                  int32_t *count, char *error, size_t error_size) {
+  request r = {.generator = g, .spec = spec, .error = error, .error_size = error_size};
+  kiln_status status = run(tiles_body, &r);
+  *tiles = NULL;
+  *count = 0;
+  if (status) {
+    resize(g, r.tiles, 0);
+    return status;
+  }
+  *tiles = r.tiles;
+  *count = r.num_tiles;
+  return KILN_OK;
+}
+
+kiln_status kiln__generator_predict(kiln__generator *g, const kiln_attn_spec *spec,
+                                    const kiln_tile *tile, const kiln_attn_args *shape,
+                                    int32_t num_sms, kiln_prediction *prediction, char *error,
+                                    size_t error_size) {
+  request r = {.generator = g,
+               .spec = spec,
+               .tile = tile,
+               .shape = shape,
+               .num_sms = num_sms,
+               .error = error,
+               .error_size = error_size};
+  kiln_status status = run(predict_body, &r);
+  *prediction = r.prediction;
+  return status;
 }

@@ -53,4 +53,13 @@ kiln_status kiln__generator_set(kiln__generator *g, const char *group, void *mem
                                 const char *field, const char *text, char *error,
                                 size_t error_size);
 
+/* Every legal tile of a spec. *tiles: malloc'd, belongs to the caller. */
+kiln_status kiln__generator_tiles(kiln__generator *g, const kiln_attn_spec *spec, kiln_tile **tiles,
+                                  int32_t *count, char *error, size_t error_size);
+/* The cost model. num_sms 0 = those of a usual device of the arch. */
+kiln_status kiln__generator_predict(kiln__generator *g, const kiln_attn_spec *spec,
+                                    const kiln_tile *tile, const kiln_attn_args *shape,
+                                    int32_t num_sms, kiln_prediction *prediction, char *error,
+                                    size_t error_size);
+
 #endif

@@ -51,6 +51,18 @@ static kiln_status set_tile(void *generator, kiln_tile *tile, const char *field,
   return kiln__generator_set(generator, "tile", tile, field, text, error, error_size);
 }
 
+static kiln_status list_tiles(void *generator, const kiln_attn_spec *spec, kiln_tile **tiles,
+                              int32_t *count, char *error, size_t error_size) {
+  return kiln__generator_tiles(generator, spec, tiles, count, error, error_size);
+}
+
+static kiln_status predict(void *generator, const kiln_attn_spec *spec, const kiln_tile *tile,
+                           const kiln_attn_args *shape, int32_t num_sms,
+                           kiln_prediction *prediction, char *error, size_t error_size) {
+  return kiln__generator_predict(generator, spec, tile, shape, num_sms, prediction, error,
+                                 error_size);
+}
+
 _Static_assert(sizeof((kiln__generated *)0)->source_id == sizeof((kiln__rendered *)0)->source_id,
                "both hold one source id");
 
@@ -63,6 +75,8 @@ static const kiln__generator_ops generator_ops = {
     .schema = schema,
     .set_spec = set_spec,
     .set_tile = set_tile,
+    .list_tiles = list_tiles,
+    .predict = predict,
 };
 
 void kiln__services_fill(kiln__services *services) {

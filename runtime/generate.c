@@ -77,13 +77,18 @@ kiln_status kiln_schema(kiln_context *ctx, const char **json) {
   return call_end(&call, status);
 }
 
+/* The device's arch where the caller gave none. */
+static void take_arch(const kiln_context *ctx, kiln_attn_spec *spec) {
+  if (spec->arch[0]) return;
+  snprintf(spec->arch, sizeof spec->arch, "%s",
+           ctx->info.arch[0] ? ctx->info.arch : ARCH_WITHOUT_DEVICE);
+}
+
 kiln_status kiln__context_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln_tile *tile) {
   generator_call call;
   kiln_status status = call_begin(ctx, &call);
   if (status != KILN_OK) return status;
-  if (!spec->arch[0])
-    snprintf(spec->arch, sizeof spec->arch, "%s",
-             ctx->info.arch[0] ? ctx->info.arch : ARCH_WITHOUT_DEVICE);
+  take_arch(ctx, spec);
   status = call.ops->resolve(ctx->generator, spec, tile, call.error, sizeof call.error);
   return call_end(&call, status);
 }
@@ -115,6 +120,65 @@ kiln_status kiln_attn_spec_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln
   if (tile) *tile = new_tile;
   return KILN_OK;
 }
+
+/* ---- tiles ---- */
+
+kiln_status kiln_tile_list(kiln_context *ctx, const kiln_attn_spec *given, kiln_tile *tiles,
+                           int32_t room, int32_t *count) {
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_tile none, *all = NULL;
+  generator_call call;
+  if (!count || room < 0 || (room > 0 && !tiles)) return kiln__context_null(ctx);
+  *count = 0;
+  kiln_status status = kiln__context_enter(ctx);
+  if (status == KILN_OK) status = kiln__take_spec(ctx, given, NULL, &spec, &none);
+  if (status == KILN_OK) status = call_begin(ctx, &call);
+  if (status != KILN_OK) return status;
+  take_arch(ctx, &spec);
+  int32_t found = 0;
+  status = call.ops->list_tiles(ctx->generator, &spec, &all, &found, call.error, sizeof call.error);
+  if (status == KILN_OK) *count = found;
+  for (int32_t i = 0; i < found && i < room; i++) tiles[i] = all[i];
+  free(all);
+  return call_end(&call, status);
+}
+
+static kiln_status check_sizes(kiln_context *ctx, const kiln_attn_args *shape) {
+  const int negative = shape->batch < 0 || shape->seqlen_q < 0 || shape->seqlen_k < 0;
+  if (!negative && shape->num_heads > 0 && shape->num_heads_k > 0 &&
+      shape->num_heads % shape->num_heads_k == 0)
+    return KILN_OK;
+  return kiln__context_fail(
+      ctx, KILN_INVALID_ARGUMENT,
+      "the shape has a negative size, or num_heads %d is not a whole multiple "
+      "of num_heads_k %d",
+      (int)shape->num_heads, (int)shape->num_heads_k);
+}
+
+kiln_status kiln_tile_predict(kiln_context *ctx, const kiln_attn_spec *given_spec,
+                              const kiln_tile *given_tile, const kiln_attn_args *given_shape,
+                              int32_t num_sms, kiln_prediction *prediction) {
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_prediction whole = {.size = sizeof whole};
+  kiln_tile tile;
+  kiln_attn_args shape;
+  generator_call call;
+  if (!given_shape || !prediction || num_sms < 0) return kiln__context_null(ctx);
+  kiln_status status = kiln__context_enter(ctx);
+  if (status == KILN_OK) status = kiln__take_spec(ctx, given_spec, given_tile, &spec, &tile);
+  if (status == KILN_OK) status = kiln__take_args(ctx, given_shape, &shape);
+  if (status == KILN_OK) status = check_sizes(ctx, &shape);
+  if (status == KILN_OK) status = call_begin(ctx, &call);
+  if (status != KILN_OK) return status;
+  take_arch(ctx, &spec);
+  if (num_sms == 0 && ctx->device_id >= 0) num_sms = ctx->info.num_sms;
+  status = call.ops->predict(ctx->generator, &spec, &tile, &shape, num_sms, &whole, call.error,
+                             sizeof call.error);
+  if (status == KILN_OK) kiln__info_copy(prediction, &whole, sizeof whole);
+  return call_end(&call, status);
+}
+
+/* ---- sources ---- */
 
 /* A source without text, id and record. */
 static kiln_status resolve_source(kiln_context *ctx, const kiln_attn_spec *spec,

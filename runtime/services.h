@@ -41,6 +41,13 @@ typedef struct kiln__generator_ops {
                           const char *text, char *error, size_t error_size);
   kiln_status (*set_tile)(void *generator, kiln_tile *tile, const char *field, const char *text,
                           char *error, size_t error_size);
+  /* *tiles: malloc'd, belongs to the caller. */
+  kiln_status (*list_tiles)(void *generator, const kiln_attn_spec *spec, kiln_tile **tiles,
+                            int32_t *count, char *error, size_t error_size);
+  /* num_sms 0 = those of a usual device of the arch. */
+  kiln_status (*predict)(void *generator, const kiln_attn_spec *spec, const kiln_tile *tile,
+                         const kiln_attn_args *shape, int32_t num_sms, kiln_prediction *prediction,
+                         char *error, size_t error_size);
 } kiln__generator_ops;
 
 /* What a compiler is, as far as it can change the bytes it makes: fields of the kernel id. */

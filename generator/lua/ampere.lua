@@ -175,6 +175,56 @@ function ampere.values(spec, tile)
   return x
 end
 
+-- ---- for the tuner: tiles.lua ----
+
+ampere.axes = {
+  { name = "block_m", values = { 16, 32, 64, 128, 256 } },
+  { name = "num_warps", values = { 1, 2, 4, 8 } },
+  { name = "block_n", values = layout.multiples(16, 256) },
+  { name = "num_stages", values = { 1, 2, 3, 4 } },
+}
+
+-- Fitted to bench/results/2026-11-29-h200 (tests/lua/test_tiles.lua). hidden: with one, two or more
+-- blocks on a multiprocessor, the share of the shorter of products, exponentials and reads of
+-- shared memory that runs beside the longest; warps of one block wait for each other. load: the
+-- part of a tile's first copies that nothing hides.
+local fitted = {
+  hidden = { 0.5, 0.6, 0.65 }, floats = 3, tile = 870,
+  store = 0.02, load = 0.065, latency = 900, registers = 56,
+}
+
+-- Blocks that a multiprocessor holds, at most: registers are a guess before the compiler has run.
+local function resident_of(x, tile, arch)
+  local registers = math.min(arch.registers_per_thread + 1, x.live + fitted.registers)
+  local by_registers = arch.registers_per_sm // (layout.round_up(registers, 8) * x.threads)
+  local by_shared = arch.smem_per_sm // (x.map.bytes + arch.smem_reserved)
+  return math.max(1, math.min(by_registers, by_shared, arch.warps_per_sm // tile.num_warps))
+end
+
+-- Clocks of a multiprocessor for one key block and for one tile. Fragments of keys and values are
+-- read once for the rows of a warp, those of queries for every slice of keys unless they are held.
+function ampere.cost(spec, tile, arch)
+  local x = derive(spec, tile)
+  local d16, dv16 = x.qk_rows.cols, x.v_rows.cols
+  local scores = tile.block_m * tile.block_n
+  local read = 2 * scores * ((d16 + dv16) / x.rows + (x.q_held and 0 or d16 / x.slice))
+  if x.paired then read = read + 4 * scores end
+  local resident, hidden = resident_of(x, tile, arch), {}
+  for blocks = 1, resident do
+    local share = fitted.hidden[math.min(blocks, #fitted.hidden)]
+    hidden[blocks] = share * math.min(1, blocks * tile.num_warps / 8)
+  end
+  return {
+    tensor = 2 * scores * (d16 + dv16) / arch.tensor_flops,
+    softmax = scores * (1 / arch.exp_clock + fitted.floats / arch.float_clock),
+    shared = read / arch.shared_bytes_clock, hidden = hidden, resident = resident,
+    block = 0, latency = fitted.latency, ahead = tile.num_stages - 1,
+    tile = fitted.tile / resident + fitted.store * 2 * tile.block_m * (d16 + dv16)
+           + fitted.load * 2 * tile.block_n * (d16 + dv16),
+    tail = 0.5,
+  }
+end
+
 function ampere.record(spec, tile)
   local x = derive(spec, tile)
   return {

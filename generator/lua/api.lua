@@ -24,6 +24,24 @@ function api.render(raw_spec, raw_tile, plain, emulator, launcher)
   return render.render(spec, tile, { plain = plain, emulator = emulator, launcher = launcher })
 end
 
+-- All tiles that are legal for a spec: an array of C's tiles.
+function api.tiles(raw_spec)
+  local spec, sentence, kind = schema.decode("spec", raw_spec)
+  if not spec then return nil, sentence, kind end
+  local list
+  list, sentence, kind = render.tiles(spec)
+  if not list then return nil, sentence, kind end
+  for i, tile in ipairs(list) do list[i] = schema.encode("tile", tile) end
+  return list
+end
+
+-- The parts of a launch's predicted time by name, in microseconds.
+function api.predict(raw_spec, raw_tile, sizes, num_sms)
+  local spec, tile, kind = decoded(raw_spec, raw_tile)
+  if not spec then return nil, tile, kind end
+  return render.predict(spec, tile, sizes, num_sms)
+end
+
 -- Names of the fields of a struct, in order: the C side's table is tested against it.
 function api.fields(group) return table.concat(schema.names(group), " ") end
 

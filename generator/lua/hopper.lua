@@ -140,6 +140,10 @@ function hopper.check(spec, tile, arch)
   return nil, sentence:format(live, fit)
 end
 
+-- Taking turns pays where two consumers compete for the tensor cores; wide heads run better
+-- without.
+local function pingpong(x, spec) return x.consumers == 2 and spec.head_dim_v <= 128 end
+
 function hopper.values(spec, tile, arch)
   local x, dtype = derive(spec, tile), dtypes[spec.dtype]
   local map, pool = choose_map(x, tile, arch), registers[x.consumers]
@@ -153,14 +157,52 @@ function hopper.values(spec, tile, arch)
     first_columns = dtype.wide_exponent and 16 or tile.block_n,
     second_columns = math.min(64, tile.block_n),
     q_panels = x.q, k_panels = x.k, v_panels = x.v,
-    -- Taking turns pays where two consumers compete for the tensor cores; wide heads run better
-    -- without.
-    pingpong = x.consumers == 2 and spec.head_dim_v <= 128,
+    pingpong = pingpong(x, spec),
     producer_registers = pool.producer, consumer_registers = pool.consumer,
     causal = spec.mask == "causal", dtype = spec.dtype, wide_exponent = dtype.wide_exponent,
     mma_qk = ("wgmma_ss_n%d_%s"):format(tile.block_n, spec.dtype),
     mma_pv = ("wgmma_rs_n%d_%s_t"):format(layout.round_up(spec.head_dim_v, 16), spec.dtype),
     pack = dtype.pack, shift = dtype.wide_exponent and "(float)me->a->shift" or "-15.0f",
+  }
+end
+
+-- ---- for the tuner: tiles.lua ----
+
+hopper.axes = {
+  { name = "block_m", values = { 64, 128, 192 } },
+  { name = "num_warps", values = { 8, 12, 16 } },
+  { name = "block_n", values = layout.multiples(16, 256) },
+  { name = "num_stages", values = { 2, 3, 4, 5, 6, 7, 8 } },
+}
+
+-- Fitted to bench/results/2026-11-29-h200 (tests/lua/test_tiles.lua). hidden: by consumers, the
+-- share of the shorter of products and exponentials that runs beside the longer; taking_turns is
+-- that of two consumers in ping-pong. exposed: a tile with one place for queries waits for them.
+local fitted = {
+  tensor_share = 0.95, floats = 3.8, -- of a score, besides its exponential
+  hidden = { 0.5, 0.99, 0.8 }, taking_turns = 0.944,
+  block = 159, tile = 675, store = 0.0075, latency = 900, exposed = 1225,
+}
+
+-- Clocks of a multiprocessor for one key block and for one tile. The first operand of the scores
+-- comes from shared memory once a consumer, keys and values too; with one place for queries their
+-- loads and the store wait for each other.
+function hopper.cost(spec, tile, arch)
+  local x = derive(spec, tile)
+  local map = choose_map(x, tile, arch)
+  local d16, dv16 = layout.round_up(spec.head_dim, 16), layout.round_up(spec.head_dim_v, 16)
+  local scores = tile.block_m * tile.block_n
+  local read = 2 * x.consumers * (64 * d16 + tile.block_n * (d16 + dv16))
+  local moved = 2 * tile.block_m * (d16 + dv16) -- queries and outputs
+  local hidden = pingpong(x, spec) and fitted.taking_turns or fitted.hidden[x.consumers]
+  return {
+    tensor = 2 * scores * (d16 + dv16) / arch.tensor_flops / fitted.tensor_share,
+    softmax = scores * (1 / arch.exp_clock + fitted.floats / arch.float_clock),
+    shared = read / arch.shared_bytes_clock,
+    hidden = { hidden },
+    block = fitted.block, latency = fitted.latency, ahead = tile.num_stages - 1, resident = 1,
+    tile = fitted.tile + fitted.store * moved + (map.q_slots == 1 and fitted.exposed or 0),
+    tail = 0.5,
   }
 end
 

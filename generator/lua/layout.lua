@@ -10,6 +10,13 @@ local layout = {}
 function layout.round_up(x, to) return (x + to - 1) // to * to end
 function layout.ceil_div(x, by) return (x + by - 1) // by end
 
+-- The multiples of a number up to `most`, as a list.
+function layout.multiples(of, most)
+  local out = {}
+  for x = of, most, of do out[#out + 1] = x end
+  return out
+end
+
 -- Rows of `cols` elements (a multiple of 16), one behind the other, no padding. The chunk index is
 -- XORed with as many bits of the row as make eight consecutive rows hit different banks:
 --   row of 8k chunks:      all rows start in bank group 0:          chunk ^ (row & 7)

@@ -9,6 +9,7 @@ local host = require("host")
 local json = require("json")
 local launcher = require("launcher")
 local schema = require("schema")
+local tiles = require("tiles")
 local wrapper_set = require("wrapper_set")
 
 local render = {}
@@ -84,6 +85,25 @@ function render.resolve(spec, tile)
   local kernel, sentence, kind = resolve(spec, tile)
   if not kernel then return nil, sentence, kind end
   return kernel.spec, kernel.tile
+end
+
+-- ---- for the tuner ----
+
+-- Every legal tile of a spec, or a refusal.
+function render.tiles(spec)
+  local open = {}
+  for _, name in ipairs(schema.names("tile")) do open[name] = 0 end
+  local kernel, sentence, kind = resolve(spec, open)
+  if not kernel then return nil, sentence, kind end
+  return tiles.list(kernel.family, kernel.spec, kernel.arch)
+end
+
+-- The parts of a launch's predicted time, or a refusal. num_sms 0 = those of a usual device.
+function render.predict(spec, tile, sizes, num_sms)
+  local kernel, sentence, kind = resolve(spec, tile)
+  if not kernel then return nil, sentence, kind end
+  if num_sms == 0 then num_sms = kernel.arch.num_sms end
+  return tiles.predict(kernel.family, kernel.spec, kernel.tile, kernel.arch, sizes, num_sms)
 end
 
 -- ---- the launch record ----

@@ -71,6 +71,30 @@ function standard.values(spec)
   }
 end
 
+-- ---- for the tuner: tiles.lua ----
+
+standard.axes = {
+  { name = "block_m", values = { the_tile.block_m } },
+  { name = "num_warps", values = { the_tile.num_warps } },
+  { name = "block_n", values = { the_tile.block_n } },
+  { name = "num_stages", values = { the_tile.num_stages } },
+}
+
+-- Its three kernels take turns, nothing is loaded ahead, and the tables (4 bytes written and read,
+-- 2 bytes written and read for a score) make most of its time. scratch: their bytes, 12 a score, of
+-- which less than half of the bandwidth was seen to come (bench/results/2026-11-29-h200).
+function standard.cost(spec, _, arch)
+  local x = derive(spec)
+  local scores = the_tile.block_m * the_tile.block_n
+  local columns = x.qk_rows.cols + x.v_rows.cols
+  return {
+    tensor = 2 * scores * columns / arch.tensor_flops,
+    softmax = scores * (1 / arch.exp_clock + 5 / arch.float_clock),
+    shared = 2 * scores * columns / 16 / arch.shared_bytes_clock, hidden = { 0.5 },
+    block = 0, tile = 3000, latency = 900, ahead = 0, resident = 4, tail = 0.5, scratch = 26,
+  }
+end
+
 function standard.record(spec)
   local x = derive(spec)
   local rows = { { "seqlen_q", 1 }, { "num_heads", 1 }, { "batch", 1 } }

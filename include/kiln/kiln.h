@@ -258,6 +258,38 @@ KILN_API kiln_status kiln_schema(kiln_context *ctx, const char **json);
 KILN_API kiln_status kiln_attn_spec_resolve(kiln_context *ctx, kiln_attn_spec *spec,
                                             kiln_tile *tile);
 
+/* ---- tiles: what tuning chooses from ---- */
+
+/* Every tile that is legal for a spec, in a fixed order, none of them rendered or compiled. *count
+ * is how many there are; the first `room` of them are stored (tiles may be NULL where room is 0).
+ * Errors: INVALID_ARGUMENT, UNSUPPORTED. */
+KILN_API kiln_status kiln_tile_list(kiln_context *ctx, const kiln_attn_spec *spec, kiln_tile *tiles,
+                                    int32_t room, int32_t *count);
+
+/* One launch by the cost model (docs/tuning.md), microseconds. The parts do not add up: the first
+ * five are what each would take if it were all, the next three are shares of the whole. */
+typedef struct kiln_prediction {
+  size_t size;
+  double time_us;
+  double tensor_us;  /* products                                             */
+  double softmax_us; /* exponentials and the arithmetic around them          */
+  double shared_us;  /* reads of shared memory                               */
+  double l2_us;      /* keys and values, again for every block of queries    */
+  double memory_us;  /* every tensor once from or to device memory           */
+  double tile_us;    /* what is paid once a tile: first loads, the store     */
+  double masked_us;  /* scores that are computed and thrown away             */
+  double tail_us;    /* multiprocessors without work at the end              */
+  double launch_us;
+  int32_t resident; /* blocks that a multiprocessor holds, by the model      */
+} kiln_prediction;
+
+/* tile: as for kiln_attn_spec_resolve; shape: its sizes are read; num_sms: 0 = of the context's
+ * GPU, or of a usual device of the arch where it has none. prediction->size is set by the caller.
+ * Errors: INVALID_ARGUMENT, UNSUPPORTED. */
+KILN_API kiln_status kiln_tile_predict(kiln_context *ctx, const kiln_attn_spec *spec,
+                                       const kiln_tile *tile, const kiln_attn_args *shape,
+                                       int32_t num_sms, kiln_prediction *prediction);
+
 /* ---- step by step ---- */
 
 typedef struct kiln_source kiln_source; /* generated text */

@@ -104,6 +104,9 @@ works generate --arch sm_80 --head-dim 64,72 --list --json
 json arch dtype head_dim head_dim_v mask tile
 
 # ---- facts ----
+works explain --device none --arch sm_80 --head-dim 64 --json
+json predicted tile shape bytes
+holds "explain predicts a time" grep -q '"predicted": *{"time_us": *[1-9]' "$work/stdout"
 works doctor --json --device none
 json kiln driver nvrtc cache environment would_run
 works doctor --device none

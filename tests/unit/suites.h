@@ -15,6 +15,7 @@
   X(reference)              \
   X(textbook)               \
   X(generator)              \
+  X(tiles)                  \
   X(cli)                    \
   X(bench)                  \
   X(status)                 \
