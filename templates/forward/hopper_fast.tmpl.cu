@@ -97,7 +97,7 @@ DEV void finish_fast(const Consumer *me, const float *o, const FastState *st, Sh
 }
 
 DEV void run_fast(Consumer *me) {
-  float s[${block_n // 2}], o[${dv16 // 2}], factor[2];
+  float s[${block_n // 2}], o[${dv16 // 2}];
   u32 p[${block_n // 4}];
   FastState st;
   Share x = take_tile(me), before = x;
@@ -123,8 +123,13 @@ DEV void run_fast(Consumer *me) {
     pack_and_sum(p, s, st.row.l, 0.0f);
 #pragma unroll
     for (int i = 0; i < ${dv16 // 2}; i++) o[i] = 0.0f;
+//@ local loops = causal and { true } or {} -- without a mask only the first block hides keys
+//@ if not wide_exponent then loops[#loops + 1] = false end
+//@ if #loops > 0 then
     /* Until every row has its reference. */
-//@ for _, masked in ipairs(wide_exponent and { true } or { true, false }) do
+    float factor[2];
+//@ end
+//@ for _, masked in ipairs(loops) do
 //@ local known = masked and "x.full" or ("x.full - %d"):format(block_n - 1)
 #pragma unroll 1
     while (n > 0 && n * (i64)${block_n} >= ${known}) {

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 128 --causal --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 8d55b720625e99c205c38ea5d209a80b9552fcf3b6df590cdf2c5d0fb16cd92a
+// source id 01a464a966bc625239400cb84c500aa83bdc97de5692755a26106682c412afde
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -834,7 +834,7 @@ DEV void finish_fast(const Consumer *me, const float *o, const FastState *st, Sh
 }
 
 DEV void run_fast(Consumer *me) {
-  float s[64], o[64], factor[2];
+  float s[64], o[64];
   u32 p[32];
   FastState st;
   Share x = take_tile(me), before = x;
@@ -858,6 +858,7 @@ DEV void run_fast(Consumer *me) {
 #pragma unroll
     for (int i = 0; i < 64; i++) o[i] = 0.0f;
     /* Until every row has its reference. */
+    float factor[2];
 #pragma unroll 1
     while (n > 0 && n * (i64)128 >= x.full) {
       n--;

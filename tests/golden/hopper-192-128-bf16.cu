@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype bf16 --head-dim 192 --head-dim-v 128 --block-m 128 --block-n 64 --num-stages 2 --num-warps 12 --plain
-// source id 2c4bc2e58bcb43ce76ce58179fe1adec5aaed211b3f75bc9e07168baebd64939
+// source id d105f26afeac79aeb28ebfd743133e3eb37fa24c07c5975c52a7fbf7713f4a67
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=bf16 head_dim=192 head_dim_v=128 mask=none
 // tile block_m=128 block_n=64 num_stages=2 num_warps=12
@@ -786,7 +786,7 @@ DEV void finish_fast(const Consumer *me, const float *o, const FastState *st, Sh
 }
 
 DEV void run_fast(Consumer *me) {
-  float s[32], o[64], factor[2];
+  float s[32], o[64];
   u32 p[16];
   FastState st;
   Share x = take_tile(me), before = x;
@@ -809,24 +809,6 @@ DEV void run_fast(Consumer *me) {
     pack_and_sum(p, s, st.row.l, 0.0f);
 #pragma unroll
     for (int i = 0; i < 64; i++) o[i] = 0.0f;
-    /* Until every row has its reference. */
-#pragma unroll 1
-    while (n > 0 && n * (i64)64 >= x.full) {
-      n--;
-      issue_both(me, s, o, p);
-      wgmma_wait(1);
-      touch_f32x32(s);
-      free_k(me);
-      mask_block(me, s, n, row_of(me, x));
-      careful_step(me, s, &st, factor, 64);
-      wgmma_wait(0);
-      touch_f32x64(o);
-      touch_u32x16(p);
-      free_v(me);
-#pragma unroll
-      for (int i = 0; i < 64; i++) o[i] *= factor[i / 2 % 2];
-      pack_and_sum(p, s, st.row.l, 0.0f);
-    }
     /* Steady state. */
 #pragma unroll 1
     while (n > 0) {

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --dtype fp16 --head-dim 64 --block-m 128 --block-n 128 --num-stages 3 --num-warps 12 --plain
-// source id 89fe84504d4f5c0708d49b0137403e0428ff7fbbed0549a29f75d126f43bd54d
+// source id 99ed0d03d2896306d5c89e63e863adabe2bc75c163eb5d531d9a2e4497cb1310
 // family hopper
 // spec arch=sm_90a pass=forward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none
 // tile block_m=128 block_n=128 num_stages=3 num_warps=12
@@ -791,7 +791,7 @@ DEV void finish_fast(const Consumer *me, const float *o, const FastState *st, Sh
 }
 
 DEV void run_fast(Consumer *me) {
-  float s[64], o[32], factor[2];
+  float s[64], o[32];
   u32 p[32];
   FastState st;
   Share x = take_tile(me), before = x;
@@ -815,23 +815,7 @@ DEV void run_fast(Consumer *me) {
 #pragma unroll
     for (int i = 0; i < 32; i++) o[i] = 0.0f;
     /* Until every row has its reference. */
-#pragma unroll 1
-    while (n > 0 && n * (i64)128 >= x.full) {
-      n--;
-      issue_both(me, s, o, p);
-      wgmma_wait(1);
-      touch_f32x64(s);
-      free_k(me);
-      mask_block(me, s, n, row_of(me, x));
-      careful_step(me, s, &st, factor, 128);
-      wgmma_wait(0);
-      touch_f32x32(o);
-      touch_u32x32(p);
-      free_v(me);
-#pragma unroll
-      for (int i = 0; i < 32; i++) o[i] *= factor[i / 2 % 2];
-      pack_and_sum(p, s, st.row.l, 0.0f);
-    }
+    float factor[2];
 #pragma unroll 1
     while (n > 0 && n * (i64)128 >= x.full - 127) {
       n--;
