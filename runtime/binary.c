@@ -7,6 +7,7 @@
 
 #include "runtime/compiler.h"
 #include "runtime/identity.h"
+#include "runtime/missing.h"
 #include "runtime/objects.h"
 
 #define LOCK_WAIT_MS 60000 /* longer than any compile; afterwards a kernel is compiled twice */
@@ -27,6 +28,13 @@ static void sum_resources(kiln_binary *binary, const kiln__compiled *compiled) {
   }
 }
 
+kiln_status kiln__binary_take_resources(kiln_binary *binary, kiln__compiled *compiled) {
+  sum_resources(binary, compiled);
+  binary->notes = compiled->notes ? compiled->notes : strdup("");
+  compiled->notes = NULL;
+  return binary->notes ? KILN_OK : KILN_OUT_OF_MEMORY;
+}
+
 /* The binary's record is the source's with the compiler's numbers, also for a kernel from the
  * cache: what a launch needs always comes from the generator that runs now. */
 static kiln_status adopt(kiln_binary *binary, const kiln_source *source, kiln__compiled *compiled,
@@ -41,10 +49,7 @@ static kiln_status adopt(kiln_binary *binary, const kiln_source *source, kiln__c
   if (status != KILN_OK) return status;
   free(binary->item.record);
   status = kiln__record_complete(plain, compiled, error, &binary->item.record);
-  sum_resources(binary, compiled);
-  binary->notes = compiled->notes ? compiled->notes : strdup("");
-  compiled->notes = NULL;
-  return binary->notes ? status : KILN_OUT_OF_MEMORY;
+  return status == KILN_OK ? kiln__binary_take_resources(binary, compiled) : status;
 }
 
 static kiln_status adopt_cached(kiln_binary *binary, const kiln_source *source, kiln__text *error) {
@@ -82,12 +87,11 @@ static kiln_status compile(kiln_context *ctx, const kiln_source *source, kiln_bi
 }
 
 /* The kernel is not in the cache, as the opened compiler would name it. */
-static kiln_status compile_locked(kiln_context *ctx, const kiln_source *source,
-                                  const json_t *identity, kiln_binary *binary, kiln__text *error) {
+static kiln_status compile_locked(kiln_context *ctx, const kiln_source *source, kiln_binary *binary,
+                                  kiln__text *error) {
   if (ctx->compile_off) {
-    kiln__text_printf(
-        error, "kernel %s is not in the cache and KILN_JIT is off: run once with KILN_JIT=on",
-        binary->kernel_id);
+    kiln__missing_kernel(error, &source->spec, &source->tile,
+                         source->for_emulator ? KILN__MISSING_ON_EMULATOR : KILN__MISSING_JIT_OFF);
     return KILN_MISSING_KERNEL;
   }
   int lock = kiln__cache_lock(&ctx->cache, binary->kernel_id, LOCK_WAIT_MS);
@@ -98,24 +102,23 @@ static kiln_status compile_locked(kiln_context *ctx, const kiln_source *source,
   kiln_status status = binary->from_cache ? adopt_cached(binary, source, error)
                                           : compile(ctx, source, binary, error);
   if (status == KILN_OK && !binary->from_cache)
-    kiln__cache_store(&ctx->cache, binary->kernel_id, identity, &binary->item);
+    kiln__cache_store(&ctx->cache, binary->kernel_id, binary->identity, &binary->item);
   kiln__cache_unlock(lock);
   return status;
 }
 
-/* The identity of what this compiler would make; sets the kernel id. */
+/* The identity of what this compiler would make, and its digest. */
 static kiln_status identify(const kiln_source *source, const kiln__compiler_identity *compiler,
-                            kiln_binary *binary, kiln__text *error, json_t **identity) {
+                            kiln_binary *binary, kiln__text *error) {
   kiln__record record;
-  *identity = NULL;
   kiln_status status = kiln__record_parse(source->generated.record,
                                           strlen(source->generated.record), error, &record);
   if (status != KILN_OK) return status;
-  *identity =
+  json_decref(binary->identity);
+  binary->identity =
       kiln__identity_make(source->generated.source_id, source->spec.arch, record.layout, compiler);
-  if (*identity && kiln__identity_digest(*identity, binary->kernel_id) == 0) return KILN_OK;
-  json_decref(*identity);
-  *identity = NULL;
+  if (binary->identity && kiln__identity_digest(binary->identity, binary->kernel_id) == 0)
+    return KILN_OK;
   kiln__text_string(error, "no memory is left for a kernel's identity");
   return KILN_OUT_OF_MEMORY;
 }
@@ -125,18 +128,12 @@ static kiln_status identify(const kiln_source *source, const kiln__compiler_iden
 static kiln_status find(kiln_context *ctx, const kiln_source *source,
                         const kiln__compiler_identity *compiler, int opened, kiln_binary *binary,
                         kiln__text *error) {
-  json_t *identity = NULL;
-  kiln_status status = identify(source, compiler, binary, error, &identity);
-  if (status == KILN_OK) {
-    binary->from_cache =
-        kiln__cache_load(&ctx->cache, binary->kernel_id, binary->wants_ptx, &binary->item);
-    if (binary->from_cache)
-      status = adopt_cached(binary, source, error);
-    else if (opened)
-      status = compile_locked(ctx, source, identity, binary, error);
-  }
-  json_decref(identity);
-  return status;
+  kiln_status status = identify(source, compiler, binary, error);
+  if (status != KILN_OK) return status;
+  binary->from_cache =
+      kiln__cache_load(&ctx->cache, binary->kernel_id, binary->wants_ptx, &binary->item);
+  if (binary->from_cache) return adopt_cached(binary, source, error);
+  return opened ? compile_locked(ctx, source, binary, error) : KILN_OK;
 }
 
 static kiln_status make(kiln_context *ctx, const kiln_source *source, int wants_ptx,
@@ -217,6 +214,7 @@ const char *kiln_binary_ptx(const kiln_binary *binary, size_t *length) {
 void kiln_binary_destroy(kiln_binary *binary) {
   if (!binary) return;
   kiln__cache_item_free(&binary->item);
+  json_decref(binary->identity);
   free(binary->notes);
   free(binary);
 }

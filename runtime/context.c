@@ -57,8 +57,8 @@ static int configure(kiln_context *ctx, const kiln_context_options *options) {
   warn_unknown(ctx);
   warn_reserved(ctx);
   const char *jit = kiln__env_get(&ctx->env, KILN__ENV_KILN_JIT);
-  ctx->compile_off = jit && strcmp(jit, "off") == 0;
-  if (jit && !ctx->compile_off && strcmp(jit, "on") != 0)
+  ctx->compile_off = options->jit_off || (jit && strcmp(jit, "off") == 0);
+  if (jit && strcmp(jit, "off") != 0 && strcmp(jit, "on") != 0)
     kiln__log_print(&ctx->log, KILN_LOG_WARNING, "KILN_JIT is \"%s\": set it to on or off", jit);
   const char *templates = options->template_dir
                               ? options->template_dir
@@ -98,7 +98,8 @@ kiln_status kiln_context_create(int device, const kiln_context_options *given, k
   kiln__text error;
   if (!out) return KILN_INVALID_ARGUMENT;
   *out = NULL;
-  if (given && kiln__copy_sized(&options, sizeof options, given, sizeof options) != 0)
+  const size_t oldest = offsetof(kiln_context_options, jit_off);
+  if (given && kiln__copy_sized(&options, sizeof options, given, oldest) != 0)
     return KILN_INVALID_ARGUMENT;
   if (device < KILN_DEVICE_EMU)
     return refuse(&options, KILN_INVALID_ARGUMENT,
@@ -121,6 +122,7 @@ kiln_status kiln_context_create(int device, const kiln_context_options *given, k
   pthread_mutex_init(&ctx->generator_lock, NULL);
   pthread_mutex_init(&ctx->compiler_lock, NULL);
   pthread_rwlock_init(&ctx->plan_lock, NULL);
+  pthread_mutex_init(&ctx->packs.lock, NULL);
   *out = ctx;
   return KILN_OK;
 fail:
@@ -135,6 +137,8 @@ void kiln_context_destroy(kiln_context *ctx) {
   kiln__forward_close(ctx);
   kiln__generate_close(ctx);
   kiln__compiler_close(ctx);
+  kiln__packs_close(&ctx->packs);
+  pthread_mutex_destroy(&ctx->packs.lock);
   pthread_rwlock_destroy(&ctx->plan_lock);
   pthread_mutex_destroy(&ctx->compiler_lock);
   pthread_mutex_destroy(&ctx->generator_lock);

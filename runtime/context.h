@@ -14,6 +14,7 @@
 #include "runtime/device.h"
 #include "runtime/env.h"
 #include "runtime/log.h"
+#include "runtime/packs.h"
 #include "runtime/services.h"
 
 /* One per thread and context: the last failure, and the JSON that the last call gave out. */
@@ -32,7 +33,8 @@ struct kiln_context {
   kiln__services services;
   kiln__cache cache;
   char *template_dir; /* NULL = embedded */
-  int compile_off;    /* KILN_JIT=off */
+  int compile_off;    /* KILN_JIT=off, or the options */
+  kiln__packs packs;
 
   const kiln__device_ops *ops; /* NULL for KILN_DEVICE_NONE */
   void *device;

@@ -9,10 +9,10 @@
 #define KILN__ENV_MAP(X)                                                                   \
   X(KILN_CACHE_DIR, "directory of the kernel cache; empty = no cache on disk")             \
   X(KILN_CACHE_MAX, "size limit of the cache, for example 500M or 2G; default 1G")         \
-  X(KILN_PACK_PATH, "reserved: kernel packs to open, separated by colons")                 \
+  X(KILN_PACK_PATH, "kernel packs to look in, separated by colons")                        \
   X(KILN_RECORDS, "reserved: tuning records to read, separated by colons")                 \
   X(KILN_RECORD, "reserved: file that new tuning records are appended to")                 \
-  X(KILN_JIT, "on or off: off refuses to compile what the cache does not hold")            \
+  X(KILN_JIT, "on or off: off refuses to compile what no pack and no cache holds")         \
   X(KILN_TUNE, "reserved: off, cached or measure")                                         \
   X(KILN_LOG, "error, warning, info or debug: what goes to stderr")                        \
   X(KILN_TEMPLATE_DIR, "directory with lua/ and templates/ in place of the embedded ones") \

@@ -22,6 +22,7 @@ struct kiln_binary {
   int wants_ptx; /* a binary from the cache without it has none */
   int from_cache;
   double compile_ms;
+  json_t *identity;      /* what kernel_id is the digest of */
   kiln__cache_item item; /* image, PTX, completed record */
   kiln__record record;
   char *notes;
@@ -45,6 +46,7 @@ struct kiln_plan {
   char source_id[KILN__ID_SIZE];
   char *record;
   char *why;
+  char *pack; /* where the kernel came from a pack: its path; else NULL */
   size_t workspace_bytes;
   int from_cache;
 };
@@ -62,6 +64,9 @@ kiln_status kiln__take_spec(kiln_context *ctx, const kiln_attn_spec *from_spec,
  * without text gives NULL where the cache has no kernel for it. */
 kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, int wants_ptx,
                               kiln_binary **out);
+/* binary.c: sets registers, spills, shared memory and notes from what the compiler said; takes the
+ * notes. OUT_OF_MEMORY. */
+kiln_status kiln__binary_take_resources(kiln_binary *binary, kiln__compiled *compiled);
 /* plan.c: as kiln_plan_create; refuses while `stream` is captured. */
 kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
                               const kiln_attn_args *shape, struct CUstream_st *stream,

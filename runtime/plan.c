@@ -1,8 +1,10 @@
 /* Plans: the choice of a kernel for a spec and a shape, made once and run often. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/missing.h"
 #include "runtime/objects.h"
 
 void kiln_attn_args_pack(kiln_attn_args *args, const kiln_attn_spec *spec) {
@@ -30,37 +32,48 @@ static kiln_status refuse_capture(kiln_context *ctx, struct CUstream_st *stream)
       "before the capture begins");
 }
 
-/* The shape is looked at before anything is compiled. */
-static kiln_status check_shape(kiln_context *ctx, const kiln_source *source,
+/* The shape is looked at before anything is compiled or loaded. */
+static kiln_status check_shape(kiln_context *ctx, const kiln__record *record,
                                const kiln_attn_args *shape, size_t *workspace) {
   char sentence[1024];
   kiln__text error;
-  kiln__record record;
   kiln_attn_args args;
   *workspace = 0;
   if (!shape) return KILN_OK;
   kiln_status status = kiln__take_args(ctx, shape, &args);
   if (status != KILN_OK) return status;
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
-  status = kiln__record_parse(source->generated.record, strlen(source->generated.record), &error,
-                              &record);
-  if (status == KILN_OK) status = kiln__launch_check(&record, &args, 1, &error);
-  if (status == KILN_OK) status = kiln__launch_workspace(&record, &args, &error, workspace);
+  status = kiln__launch_check(record, &args, 1, &error);
+  if (status == KILN_OK) status = kiln__launch_workspace(record, &args, &error, workspace);
   return status == KILN_OK ? status : kiln__context_fail_text(ctx, status, &error);
 }
 
-/* The ladder step and its reason. */
-static char *explain(const kiln_source *source, const kiln_tile *given) {
+static kiln_status check_source_shape(kiln_context *ctx, const kiln_source *source,
+                                      const kiln_attn_args *shape, size_t *workspace) {
+  char sentence[1024];
+  kiln__text error;
+  kiln__record record;
+  const char *text = source->generated.record;
+  kiln__text_init_fixed(&error, sentence, sizeof sentence);
+  kiln_status status = kiln__record_parse(text, strlen(text), &error, &record);
+  if (status != KILN_OK) return kiln__context_fail_text(ctx, status, &error);
+  return check_shape(ctx, &record, shape, workspace);
+}
+
+/* The ladder step and its reason. path: of the pack that holds the kernel; NULL = in none. */
+static char *explain(const char *arch, const kiln_tile *given, const char *path) {
+  const char *pack = path && !path[0] ? "in memory" : path;
   kiln__text why;
   const char *separator = "";
-  kiln__text_init(&why, 512);
+  kiln__text_init(&why, 512 + PATH_MAX);
   const struct {
     const char *name;
     int32_t value;
-  } fields[] = {{"block_m", given ? given->block_m : 0},
-                {"block_n", given ? given->block_n : 0},
-                {"num_stages", given ? given->num_stages : 0},
-                {"num_warps", given ? given->num_warps : 0}};
+  } fields[] = {{"block_m", given->block_m},
+                {"block_n", given->block_n},
+                {"num_stages", given->num_stages},
+                {"num_warps", given->num_warps}};
+  if (pack) kiln__text_printf(&why, "pack %s: ", pack);
   kiln__text_string(&why, "explicit: the caller chose ");
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
     if (!fields[i].value) continue;
@@ -68,57 +81,109 @@ static char *explain(const kiln_source *source, const kiln_tile *given) {
     separator = ", ";
   }
   if (separator[0]) {
-    kiln__text_printf(&why, "; what is left is the default of %s", source->spec.arch);
-  } else {
-    kiln__text_clear(&why);
-    kiln__text_printf(&why,
-                      "arch default: no tuning record applies, so this is the default tile of %s",
-                      source->spec.arch);
+    kiln__text_printf(&why, "; what is left is the default of %s", pack ? "the pack" : arch);
+    return kiln__text_take(&why);
   }
+  kiln__text_clear(&why);
+  if (pack)
+    kiln__text_printf(&why, "pack %s: its default tile for this spec", pack);
+  else
+    kiln__text_printf(
+        &why, "arch default: no tuning record applies, so this is the default tile of %s", arch);
   return kiln__text_take(&why);
 }
 
-/* Source to kernel; the plan takes what it needs of both. */
-static kiln_status build(kiln_context *ctx, kiln_source *source, const kiln_tile *given,
-                         kiln_plan *plan) {
+/* Loads the kernel; the plan takes what it needs of the binary. */
+static kiln_status take_binary(kiln_context *ctx, const kiln_binary *binary, kiln_plan *plan) {
+  const char *source_id = json_string_value(json_object_get(binary->identity, "source_id"));
+  kiln_status status = kiln_kernel_load(ctx, binary, &plan->kernel);
+  if (status != KILN_OK) return status;
+  plan->from_cache = binary->from_cache;
+  memcpy(plan->kernel_id, binary->kernel_id, sizeof plan->kernel_id);
+  snprintf(plan->source_id, sizeof plan->source_id, "%s", source_id);
+  plan->record = strdup(binary->item.record);
+  if (plan->record) return KILN_OK;
+  return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
+}
+
+static kiln_status build(kiln_context *ctx, kiln_source *source, kiln_plan *plan) {
   kiln_binary *binary = NULL;
   kiln_status status = kiln__binary_make(ctx, source, 0, &binary);
   if (status == KILN_OK && !binary) { /* the rendering was remembered, its kernel is gone */
     status = kiln__source_render(ctx, 0, source);
     if (status == KILN_OK) status = kiln__binary_make(ctx, source, 0, &binary);
   }
-  if (status == KILN_OK) status = kiln_kernel_load(ctx, binary, &plan->kernel);
-  if (status == KILN_OK) {
-    plan->spec = source->spec;
-    plan->tile = source->tile;
-    plan->from_cache = binary->from_cache;
-    memcpy(plan->kernel_id, binary->kernel_id, sizeof plan->kernel_id);
-    memcpy(plan->source_id, source->generated.source_id, sizeof plan->source_id);
-    plan->record = strdup(binary->item.record);
-    plan->why = explain(source, given);
-    if (!plan->record || !plan->why)
-      status = kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
-  }
+  if (status == KILN_OK) status = take_binary(ctx, binary, plan);
   kiln_binary_destroy(binary);
   return status;
 }
 
-static kiln_status create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
-                          const kiln_attn_args *shape, kiln_plan **out) {
+/* From the packs of the context; plan->kernel stays NULL where none has the kernel. */
+static kiln_status create_from_pack(kiln_context *ctx, const kiln_attn_spec *spec,
+                                    const kiln_tile *tile, const kiln_attn_args *shape,
+                                    kiln_plan *plan) {
+  kiln_binary *binary = NULL;
+  kiln_pack *pack = NULL;
+  kiln_pack_info info = {.size = sizeof info};
+  kiln_status status = kiln__packs_find(ctx, spec, tile, &binary, &pack);
+  if (status != KILN_OK || !binary) return status;
+  kiln_pack_get_info(pack, &info);
+  status = check_shape(ctx, &binary->record, shape, &plan->workspace_bytes);
+  if (status == KILN_OK) status = take_binary(ctx, binary, plan);
+  plan->spec = binary->record.spec;
+  plan->tile = binary->record.tile;
+  plan->pack = strdup(info.path);
+  if (status == KILN_OK && !plan->pack)
+    status = kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
+  kiln_binary_destroy(binary);
+  kiln_pack_destroy(pack);
+  return status;
+}
+
+/* From the cache or the compiler. */
+static kiln_status create_from_source(kiln_context *ctx, const kiln_attn_spec *spec,
+                                      const kiln_tile *tile, const kiln_attn_args *shape,
+                                      kiln_plan *plan) {
   kiln_source *source = NULL;
-  kiln_plan *plan = calloc(1, sizeof *plan);
-  if (!plan) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
-  plan->ctx = ctx;
   kiln_status status = kiln__source_recall(ctx, spec, tile, &source);
   if (status == KILN_OK) status = kiln__check_arch(ctx, source->spec.arch);
-  if (status == KILN_OK) status = check_shape(ctx, source, shape, &plan->workspace_bytes);
-  if (status == KILN_OK) status = build(ctx, source, tile, plan);
+  if (status == KILN_OK) status = check_source_shape(ctx, source, shape, &plan->workspace_bytes);
+  if (status == KILN_OK) status = build(ctx, source, plan);
+  if (status == KILN_OK) {
+    plan->spec = source->spec;
+    plan->tile = source->tile;
+  }
   kiln_source_destroy(source);
-  if (status == KILN_OK)
-    *out = plan;
-  else
-    kiln_plan_destroy(plan);
   return status;
+}
+
+/* libkiln_rt has nothing to render with. */
+static kiln_status refuse_missing(kiln_context *ctx, kiln_attn_spec *spec, const kiln_tile *tile) {
+  char sentence[1024];
+  kiln__text error;
+  if (!spec->arch[0]) snprintf(spec->arch, sizeof spec->arch, "%s", ctx->info.arch);
+  if (!spec->head_dim_v) spec->head_dim_v = spec->head_dim;
+  kiln_status status = kiln__check_arch(ctx, spec->arch);
+  if (status != KILN_OK) return status;
+  kiln__text_init_fixed(&error, sentence, sizeof sentence);
+  kiln__missing_kernel(&error, spec, tile, KILN__MISSING_NO_COMPILER);
+  return kiln__context_fail_text(ctx, KILN_MISSING_KERNEL, &error);
+}
+
+static kiln_status create(kiln_context *ctx, const kiln_attn_spec *given_spec,
+                          const kiln_tile *given_tile, const kiln_attn_args *shape,
+                          kiln_plan *plan) {
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_tile tile = KILN_TILE_INIT;
+  kiln_status status = kiln__take_spec(ctx, given_spec, given_tile, &spec, &tile);
+  if (status == KILN_OK) status = create_from_pack(ctx, &spec, &tile, shape, plan);
+  if (status == KILN_OK && !plan->kernel)
+    status = ctx->services.generator ? create_from_source(ctx, &spec, &tile, shape, plan)
+                                     : refuse_missing(ctx, &spec, &tile);
+  if (status != KILN_OK) return status;
+  plan->why = explain(plan->spec.arch, &tile, plan->pack);
+  if (plan->why) return KILN_OK;
+  return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
 }
 
 kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
@@ -127,7 +192,16 @@ kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, con
   *plan = NULL;
   kiln_status status = kiln__context_need_device(ctx);
   if (status == KILN_OK) status = refuse_capture(ctx, stream);
-  return status == KILN_OK ? create(ctx, spec, tile, shape, plan) : status;
+  if (status != KILN_OK) return status;
+  kiln_plan *made = calloc(1, sizeof *made);
+  if (!made) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
+  made->ctx = ctx;
+  status = create(ctx, spec, tile, shape, made);
+  if (status == KILN_OK)
+    *plan = made;
+  else
+    kiln_plan_destroy(made);
+  return status;
 }
 
 kiln_status kiln_plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
@@ -147,6 +221,7 @@ void kiln_plan_get_info(const kiln_plan *plan, kiln_plan_info *info) {
       .why = plan->why,
       .workspace_bytes = plan->workspace_bytes,
       .from_cache = plan->from_cache,
+      .pack = plan->pack,
   };
   kiln__info_copy(info, &whole, sizeof whole);
 }
@@ -164,6 +239,7 @@ void kiln_plan_destroy(kiln_plan *plan) {
   kiln_kernel_destroy(plan->kernel);
   free(plan->record);
   free(plan->why);
+  free(plan->pack);
   free(plan);
 }
 

@@ -63,10 +63,10 @@ static const char *const size_names[] = {"batch",     "seqlen_q",    "seqlen_k",
 static const char *const param_names[] = {"map:q", "map:k", "map:v", "map:o", "args", NULL};
 static const char *const tensor_names[] = {"q", "k", "v", "o", NULL};
 /* ORDER: the enums of the public header */
-static const char *const pass_names[] = {"forward", "backward", NULL};
-static const char *const algorithm_names[] = {"flash", "standard", NULL};
-static const char *const dtype_names[] = {"fp16", "bf16", NULL};
-static const char *const mask_names[] = {"none", "causal", NULL};
+const char *const kiln__pass_words[] = {"forward", "backward", NULL};
+const char *const kiln__algorithm_words[] = {"flash", "standard", NULL};
+const char *const kiln__dtype_words[] = {"fp16", "bf16", NULL};
+const char *const kiln__mask_words[] = {"none", "causal", NULL};
 
 static int get_factors(reader *r, const json_t *object, const char *key, size_t most,
                        kiln__factor *out) {
@@ -89,10 +89,10 @@ static void read_spec(reader *r, const json_t *object, kiln_attn_spec *spec) {
   *spec = (kiln_attn_spec)KILN_ATTN_SPEC_INIT;
   if (!json_is_object(object)) complain(r, "spec", "is missing");
   get_string(r, object, "arch", spec->arch, sizeof spec->arch);
-  spec->pass = (kiln_pass)get_choice(r, object, "pass", pass_names);
-  spec->algorithm = (kiln_algorithm)get_choice(r, object, "algorithm", algorithm_names);
-  spec->dtype = (kiln_dtype)get_choice(r, object, "dtype", dtype_names);
-  spec->mask = (kiln_mask)get_choice(r, object, "mask", mask_names);
+  spec->pass = (kiln_pass)get_choice(r, object, "pass", kiln__pass_words);
+  spec->algorithm = (kiln_algorithm)get_choice(r, object, "algorithm", kiln__algorithm_words);
+  spec->dtype = (kiln_dtype)get_choice(r, object, "dtype", kiln__dtype_words);
+  spec->mask = (kiln_mask)get_choice(r, object, "mask", kiln__mask_words);
   spec->head_dim = (int32_t)get_int(r, object, "head_dim", 1, 1024);
   spec->head_dim_v = (int32_t)get_int(r, object, "head_dim_v", 1, 1024);
 }
@@ -179,10 +179,16 @@ static void read_record(reader *r, const json_t *root, kiln__record *record) {
   check_whole(r, record);
 }
 
+kiln_status kiln__record_read(const json_t *json, kiln__text *error, kiln__record *record) {
+  reader r = {error, 0};
+  memset(record, 0, sizeof *record);
+  read_record(&r, json, record);
+  return r.failed ? KILN_CORRUPT : KILN_OK;
+}
+
 kiln_status kiln__record_parse(const char *json, size_t length, kiln__text *error,
                                kiln__record *record) {
   json_error_t where;
-  reader r = {error, 0};
   memset(record, 0, sizeof *record);
   json_t *root =
       length <= RECORD_LIMIT ? json_loadb(json, length, JSON_REJECT_DUPLICATES, &where) : NULL;
@@ -190,9 +196,9 @@ kiln_status kiln__record_parse(const char *json, size_t length, kiln__text *erro
     kiln__text_string(error, "the launch record is no JSON object of at most 1 MiB");
     return KILN_CORRUPT;
   }
-  read_record(&r, root, record);
+  kiln_status status = kiln__record_read(root, error, record);
   json_decref(root);
-  return r.failed ? KILN_CORRUPT : KILN_OK;
+  return status;
 }
 
 /* ---- completing ---- */

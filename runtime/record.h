@@ -1,10 +1,11 @@
 /* The launch record in C: everything a launch needs, read from JSON that may come from a damaged or
  * hostile file. After kiln__record_parse every field lies in its range, so nothing checks it again.
- * The JSON form is described in docs/record.md. Used by binary.c, kernel.c, launch.c and cache.c.
- * */
+ * The JSON form is described in docs/record.md. Used by binary.c, kernel.c, launch.c and
+ * pack_read.c. */
 #ifndef KILN_RUNTIME_RECORD_H
 #define KILN_RUNTIME_RECORD_H
 
+#include <jansson.h>
 #include <kiln/kiln.h>
 
 #include "runtime/services.h"
@@ -69,9 +70,15 @@ typedef struct kiln__record {
   int32_t num_entries;
 } kiln__record;
 
+/* The words of a record, in the order of the public enums, ended by NULL. */
+extern const char *const kiln__pass_words[],
+    *const kiln__algorithm_words[], *const kiln__dtype_words[], *const kiln__mask_words[];
+
 /* CORRUPT and one sentence when the text is no record of this version. */
 kiln_status kiln__record_parse(const char *json, size_t length, kiln__text *error,
                                kiln__record *record);
+/* The same of a record that is part of a larger JSON text. */
+kiln_status kiln__record_read(const json_t *json, kiln__text *error, kiln__record *record);
 /* The record's JSON with `registers`, `spill_bytes` and `static_bytes` in every entry and `notes`.
  * malloc'd. */
 kiln_status kiln__record_complete(const char *json, const kiln__compiled *compiled,

@@ -1,7 +1,7 @@
 /* A device, a generator and a compiler that only record what they are asked, so that the runtime
  * can be tested on a machine without a GPU. They are put into a context made for KILN_DEVICE_NONE.
  *
- * Called by test_launch.c, test_plan.c, test_alloc.c, test_driver.c and test_bench.c;
+ * Called by test_launch.c, test_plan.c, test_alloc.c, test_driver.c, test_bench.c and test_packs.c;
  * single-threaded unless said otherwise. */
 #ifndef KILN_TESTS_FAKE_H
 #define KILN_TESTS_FAKE_H
@@ -23,6 +23,7 @@ typedef struct fake {
   kiln_status fail_load, fail_launch; /* what these calls give; OK by default */
   int capturing;
   int num_loads, num_unloads, num_entries;
+  size_t loaded_bytes; /* of the last image: what the generator rendered, or an ELF */
   int num_launches, num_clears, num_maps;
   double launch_us; /* of every launch, by the device's events; 12 by default */
   int timed_from;   /* launches before the timer at hand */

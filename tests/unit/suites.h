@@ -27,6 +27,8 @@
   X(cache)                  \
   X(compiler)               \
   X(rendering)              \
+  X(pack)                   \
+  X(packs)                  \
   X(driver)                 \
   X(gpu)                    \
   X(alloc)                  \

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fake.h"
+#include "packing.h"
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -94,6 +95,40 @@ START_TEST(plans) {
 }
 END_TEST
 
+/* From kernels to a pack, to a context, to a plan. */
+START_TEST(packs) {
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_binary *binary = packing_binary("sm_90a", 128, 128);
+  kiln_status status;
+  long nth = 0;
+  int failures = 0;
+  do {
+    fake f;
+    kiln_plan *plan = NULL;
+    kiln_pack *pack = NULL;
+    kiln_pack_writer *writer = NULL;
+    kiln_context *ctx = fake_context(&f, "");
+    arm(++nth);
+    status = kiln_pack_writer_create(ctx, &writer);
+    if (status == KILN_OK) status = kiln_pack_writer_add(writer, binary, 0);
+    if (status == KILN_OK) status = kiln_pack_writer_finish(writer, &pack);
+    if (status == KILN_OK) status = kiln_context_add_pack(ctx, pack);
+    if (status == KILN_OK) status = kiln_plan_create(ctx, &spec, NULL, NULL, &plan);
+    armed = 0;
+    failures += status != KILN_OK;
+    ck_assert_int_eq(plan != NULL, status == KILN_OK);
+    kiln_plan_destroy(plan);
+    kiln_pack_destroy(pack);
+    kiln_pack_writer_destroy(writer);
+    ck_assert_int_eq(f.num_unloads, status == KILN_OK || f.num_entries > 0);
+    fake_context_destroy(ctx);
+  } while (allocations >= nth && nth < 5000);
+  ck_assert_int_eq(status, KILN_OK);
+  ck_assert_int_gt(failures, 20);
+  kiln_binary_destroy(binary);
+}
+END_TEST
+
 START_TEST(reports_and_commands) {
   fake f;
   const char *json;
@@ -147,6 +182,7 @@ Suite *suite_alloc(void) {
   tcase_set_timeout(tests, 60);
   tcase_add_test(tests, contexts);
   tcase_add_loop_test(tests, plans, 0, 2);
+  tcase_add_test(tests, packs);
   tcase_add_test(tests, reports_and_commands);
   tcase_add_test(tests, launches_allocate_nothing);
   suite_add_tcase(suite, tests);
