@@ -53,15 +53,6 @@ static void build_destroy(build *b) {
 
 /* ---- files ---- */
 
-static void make_stem(const kiln__variant *variant, char *stem, size_t size) {
-  const kiln_attn_spec *spec = &variant->spec;
-  const kiln_tile *tile = &variant->tile;
-  snprintf(stem, size, "%s-%s-%s-%d-%d-%s-m%dn%ds%dw%d", kiln__algorithm_name(spec->algorithm),
-           spec->arch, kiln__dtype_name(spec->dtype), (int)spec->head_dim, (int)spec->head_dim_v,
-           kiln__mask_name(spec->mask), (int)tile->block_m, (int)tile->block_n,
-           (int)tile->num_stages, (int)tile->num_warps);
-}
-
 static kiln_status write_one(const session *s, const char *stem, const char *ending,
                              const void *bytes, size_t length) {
   size_t size = strlen(s->folder) + strlen(stem) + strlen(ending) + 2;
@@ -88,11 +79,11 @@ static kiln_status write_launcher(const session *s, const kiln__variant *variant
 }
 
 static kiln_status write_files(const session *s, const kiln__variant *variant, const build *b) {
-  char stem[160];
   size_t length = 0;
   kiln_binary_info info = {.size = sizeof info};
   if (!s->folder) return KILN_OK;
-  make_stem(variant, stem, sizeof stem);
+  const kiln__variant_text name = kiln__variant_stem(&variant->spec, &variant->tile);
+  const char *stem = name.text;
   kiln_binary_get_info(b->binary, &info);
   const char *text = kiln_source_text(b->source, &length);
   kiln_status status = write_one(s, stem, ".cu", text, length);

@@ -42,7 +42,7 @@ static void *work(void *argument) {
   return NULL;
 }
 
-static int choose_threads(int64_t count) {
+int kiln__pool_threads(int64_t count) {
   const char *text = getenv("KILN_JOBS");
   long threads = text ? strtol(text, NULL, 10) : 0;
   if (threads < 1) threads = sysconf(_SC_NPROCESSORS_ONLN);
@@ -65,7 +65,7 @@ kiln__pool *kiln__pool_create(int64_t count, kiln__job *job, void *user) {
   pool->done = done;
   pthread_mutex_init(&pool->mutex, NULL);
   pthread_cond_init(&pool->changed, NULL);
-  int wanted = choose_threads(count);
+  int wanted = kiln__pool_threads(count);
   while (pool->num_threads < wanted &&
          pthread_create(&pool->threads[pool->num_threads], NULL, work, pool) == 0)
     pool->num_threads++;

@@ -4,7 +4,7 @@
  * is waited for, so that memory stays bounded. A machine that gives no thread still does all the
  * work, in the waiting thread.
  *
- * Called by compile, verify and bench. */
+ * Called by compile, pack, verify and bench. */
 #ifndef KILN_CLI_POOL_H
 #define KILN_CLI_POOL_H
 
@@ -16,7 +16,10 @@ typedef void kiln__job(void *user, int64_t index);
 
 typedef struct kiln__pool kiln__pool;
 
-/* Jobs 0 .. count-1. Threads: KILN_JOBS, else one a core. NULL without memory. */
+/* How many threads `count` jobs get: KILN_JOBS, else one a core. */
+int kiln__pool_threads(int64_t count);
+
+/* Jobs 0 .. count-1. NULL without memory. */
 kiln__pool *kiln__pool_create(int64_t count, kiln__job *job, void *user);
 
 /* Returns when job `index` is done. Called with 0, 1, 2, ... in order. */

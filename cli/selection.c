@@ -224,6 +224,15 @@ kiln__variant_text kiln__variant_describe(const kiln_attn_spec *spec) {
   return text;
 }
 
+kiln__variant_text kiln__variant_stem(const kiln_attn_spec *spec, const kiln_tile *tile) {
+  kiln__variant_text stem;
+  snprintf(stem.text, sizeof stem.text, "%s-%s-%s-%d-%d-%s-m%dn%ds%dw%d",
+           kiln__algorithm_name(spec->algorithm), spec->arch, kiln__dtype_name(spec->dtype),
+           (int)spec->head_dim, (int)spec->head_dim_v, kiln__mask_name(spec->mask),
+           (int)tile->block_m, (int)tile->block_n, (int)tile->num_stages, (int)tile->num_warps);
+  return stem;
+}
+
 void kiln__variant_json(json_t *object, const kiln_attn_spec *spec, const kiln_tile *tile) {
   json_object_set_new(object, "arch", json_string(spec->arch));
   json_object_set_new(object, "algorithm", json_string(kiln__algorithm_name(spec->algorithm)));

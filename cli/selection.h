@@ -5,7 +5,7 @@
  * whose every field was given is refused where any of its variants is; a variant is only left out
  * where some field was open and its legal values do not go together.
  *
- * Called by generate, compile, explain, verify, trace and bench. */
+ * Called by generate, compile, explain, verify, trace, bench and pack. */
 #ifndef KILN_CLI_SELECTION_H
 #define KILN_CLI_SELECTION_H
 
@@ -49,6 +49,9 @@ typedef struct kiln__variant_text {
 } kiln__variant_text;
 
 kiln__variant_text kiln__variant_describe(const kiln_attn_spec *spec);
+
+/* Without blanks, tile and all, for the name of a file. */
+kiln__variant_text kiln__variant_stem(const kiln_attn_spec *spec, const kiln_tile *tile);
 
 /* Adds arch, dtype, head_dim, head_dim_v, mask, algorithm and tile to an object. */
 void kiln__variant_json(json_t *object, const kiln_attn_spec *spec, const kiln_tile *tile);

@@ -7,6 +7,7 @@
 #include "args.h"
 
 extern const kiln__verb kiln__verb_generate, kiln__verb_compile, kiln__verb_run, kiln__verb_verify,
-    kiln__verb_explain, kiln__verb_trace, kiln__verb_bench, kiln__verb_cache, kiln__verb_doctor;
+    kiln__verb_explain, kiln__verb_trace, kiln__verb_bench, kiln__verb_cache, kiln__verb_pack,
+    kiln__verb_doctor;
 
 #endif
