@@ -409,8 +409,11 @@ static kiln_status refuse(const char *word) {
   const char *names[NUM_COMMANDS];
   for (int i = 0; i < NUM_COMMANDS; i++) names[i] = commands[i].name;
   const char *near = kiln__nearest(word, names, NUM_COMMANDS);
-  return kiln__fail(KILN_INVALID_ARGUMENT, "pack has no command %s; %s%s", word,
-                    near ? "did you mean " : "kiln pack --help lists them", near ? near : "");
+  if (near)
+    return kiln__fail(KILN_INVALID_ARGUMENT, "pack has no command %s; did you mean %s?", word,
+                      near);
+  return kiln__fail(KILN_INVALID_ARGUMENT, "pack has no command %s; kiln pack --help lists them",
+                    word);
 }
 
 /* A dry run looks into the cache and compiles nothing. */

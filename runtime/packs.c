@@ -156,8 +156,7 @@ kiln_status kiln__packs_find(kiln_context *ctx, const kiln_attn_spec *given, con
   if (status == KILN_OK && !row) row = find_in(&ctx->packs.of_path, &spec, tile, pack);
   pthread_mutex_unlock(&ctx->packs.lock);
   if (!row) return status;
-  status = kiln__check_arch(ctx, spec.arch);
-  if (status == KILN_OK) status = make_binary(ctx, *pack, row, binary);
+  status = make_binary(ctx, *pack, row, binary);
   if (status == KILN_OK) return KILN_OK;
   kiln_pack_destroy(*pack);
   *pack = NULL;

@@ -9,10 +9,10 @@ cd "$(dirname "$0")/../.." || exit
 works --version
 holds "the version is one line" grep -qx 'kiln [0-9]*\.[0-9]*\.[0-9]*' "$work/stdout"
 works --help
-for verb in generate compile run verify explain trace bench cache doctor; do
+for verb in generate compile run verify explain trace bench cache pack doctor; do
   holds "--help names $verb" grep -q "^  $verb " "$work/stdout"
 done
-for verb in generate compile run verify explain trace bench cache doctor; do
+for verb in generate compile run verify explain trace bench cache pack doctor; do
   works $verb --help
   holds "help of $verb" grep -q "^usage: kiln $verb" "$work/stdout"
 done
@@ -23,7 +23,10 @@ refuses 1 "there is no verb xyzzy; kiln --help lists them" xyzzy
 # ---- what is planned ----
 refuses 2 "tune: the tuner is not built yet; every kernel runs with its default tile" tune --x
 refuses 2 "records: tuning records are not built yet" records show
-refuses 2 "pack: kernel packs are not built yet" pack build
+refuses 2 "--from: tuning records are not built yet; a selection takes their place" \
+  pack build --from f
+refuses 2 "--manifest: no file of selections is read yet; give the lists as flags" \
+  pack build --manifest f
 refuses 2 "--softcap: no kernel has a soft cap yet; leave it out" run --softcap 30
 refuses 2 "--window-left: no kernel has a sliding window yet; leave it out" run --window-left=4
 refuses 2 "--page-table: no kernel reads paged keys yet; copy the pages into one tensor" \
@@ -64,6 +67,11 @@ refuses 1 "--num-heads 10 is not a whole multiple of --num-heads-k 4" \
 refuses 1 "--batch 'two' is not a whole number from 0 to 2147483647" explain --batch two
 refuses 1 "cache has no command lss; did you mean ls?" cache lss
 refuses 1 "cache why takes two kernel ids; kiln cache ls lists them" cache why a
+refuses 1 "pack has no command lss; did you mean ls?" pack lss
+refuses 1 "pack has no command xyzzy; kiln pack --help lists them" pack xyzzy
+refuses 1 "pack ls takes no --head-dim; usage: kiln pack ls FILE" pack ls f --head-dim 64
+refuses 1 "pack verify takes no -o; usage: kiln pack verify FILE [--key PUB]" pack verify f -o g
+refuses 1 "usage: kiln pack diff A B" pack diff f
 refuses 1 "cache needs more; usage: kiln cache ls | why A B | verify | gc | clear" cache
 refuses 1 "the selection holds 2 kernels and generate renders one; give single values, or use \
 --list, or kiln compile -o DIR" generate --arch sm_80 --head-dim 64,72

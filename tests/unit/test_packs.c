@@ -95,17 +95,14 @@ START_TEST(a_missing_kernel_is_named) {
 }
 END_TEST
 
-/* Two tiles of a spec in the first pack, the larger one its default; one in the second. */
-START_TEST(which_kernel_a_plan_takes) {
-  fake f;
-  kiln_plan_info info;
-  kiln_context *ctx = fake_context(&f, "");
+/* A pack of two tiles of a spec. */
+static void add_tiles(kiln_context *ctx, int default_block_m) {
   kiln_pack_writer *writer;
   kiln_pack *pack;
   ck_assert_int_eq(kiln_pack_writer_create(ctx, &writer), KILN_OK);
   for (int block_m = 64; block_m <= 192; block_m += 128) {
     kiln_binary *binary = packing_binary("sm_90a", 64, block_m);
-    unsigned flags = block_m == 192 ? KILN_PACK_DEFAULT : 0;
+    unsigned flags = block_m == default_block_m ? KILN_PACK_DEFAULT : 0;
     ck_assert_int_eq(kiln_pack_writer_add(writer, binary, flags), KILN_OK);
     kiln_binary_destroy(binary);
   }
@@ -113,19 +110,44 @@ START_TEST(which_kernel_a_plan_takes) {
   kiln_pack_writer_destroy(writer);
   ck_assert_int_eq(kiln_context_add_pack(ctx, pack), KILN_OK);
   kiln_pack_destroy(pack);
-  pack = packing_pack(ctx, 1);
+}
+
+/* Whichever of the two comes first in the file, and whichever is the smaller. */
+START_TEST(which_kernel_a_plan_takes) {
+  const int default_block_m = _i ? 192 : 64;
+  fake f;
+  kiln_plan_info info;
+  kiln_context *ctx = fake_context(&f, "");
+  add_tiles(ctx, default_block_m);
+  kiln_pack *pack = packing_pack(ctx, 1);
   ck_assert_int_eq(kiln_context_add_pack(ctx, pack), KILN_OK);
   kiln_pack_destroy(pack);
   ck_assert_int_eq(make_plan(ctx, 64, 0, &info), KILN_OK);
-  ck_assert_int_eq(info.tile.block_m, 192);
-  ck_assert_int_eq(make_plan(ctx, 64, 64, &info), KILN_OK);
-  ck_assert_int_eq(info.tile.block_m, 64);
-  ck_assert_int_eq(make_plan(ctx, 64, 128, &info), KILN_OK); /* of the second pack */
-  ck_assert_ptr_nonnull(info.pack);
+  ck_assert_int_eq(info.tile.block_m, default_block_m);
+  for (int block_m = 64; block_m <= 192; block_m += 64) { /* 128 is of the second pack */
+    ck_assert_int_eq(make_plan(ctx, 64, block_m, &info), KILN_OK);
+    ck_assert_int_eq(info.tile.block_m, block_m);
+  }
   ck_assert_int_eq(f.num_renders + f.num_compiles, 0);
   ck_assert_int_eq(make_plan(ctx, 64, 256, &info), KILN_OK); /* in neither: compiled */
-  ck_assert_ptr_null(info.pack);
   ck_assert_int_eq(f.num_compiles, 1);
+  fake_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(a_shape_is_looked_at_before_the_driver_loads) {
+  fake f;
+  kiln_plan *plan;
+  kiln_context *ctx = fake_context(&f, "");
+  kiln_attn_spec spec = spec_of(64);
+  kiln_attn_args args = KILN_ATTN_ARGS_INIT;
+  add_tiles(ctx, 64);
+  args.batch = args.seqlen_q = args.seqlen_k = args.num_heads_k = 2;
+  args.num_heads = 3;
+  kiln_attn_args_pack(&args, &spec);
+  ck_assert_int_eq(kiln_plan_create(ctx, &spec, NULL, &args, &plan), KILN_INVALID_ARGUMENT);
+  ck_assert_ptr_nonnull(strstr(kiln_last_error(ctx), "num_heads is 3"));
+  ck_assert_int_eq(f.num_loads, 0);
   fake_context_destroy(ctx);
 }
 END_TEST
@@ -317,7 +339,8 @@ Suite *suite_packs(void) {
   TCase *tests = tcase_create("packs");
   tcase_add_test(tests, a_plan_without_generator_and_compiler);
   tcase_add_test(tests, a_missing_kernel_is_named);
-  tcase_add_test(tests, which_kernel_a_plan_takes);
+  tcase_add_loop_test(tests, which_kernel_a_plan_takes, 0, 2);
+  tcase_add_test(tests, a_shape_is_looked_at_before_the_driver_loads);
   tcase_add_test(tests, another_arch_than_the_device);
   tcase_add_test(tests, a_wrong_image_does_not_reach_the_driver);
   tcase_add_test(tests, packs_of_the_environment);
