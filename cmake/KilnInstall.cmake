@@ -37,7 +37,7 @@ configure_package_config_file(cmake/KilnConfig.cmake.in ${CMAKE_BINARY_DIR}/Kiln
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/KilnConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/KilnConfig.cmake ${CMAKE_BINARY_DIR}/KilnConfigVersion.cmake
-        DESTINATION ${package})
+              cmake/KilnPack.cmake DESTINATION ${package})
 install(DIRECTORY include/kiln DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # Relative to the file itself, so that `cmake --install build --prefix P` gives files that fit P.
