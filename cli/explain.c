@@ -24,7 +24,7 @@ typedef struct session {
   kiln_context *ctx;
   int device;
   kiln_attn_args shape;
-  const kiln__variant *variant; /* at hand */
+  kiln__variant *variant; /* at hand */
 } session;
 
 /* ---- shape ---- */
@@ -158,27 +158,38 @@ static json_t *traffic_json(const session *s) {
 
 /* ---- the kernel ---- */
 
+/* The fields of the tile that the flags give; the others are the plan's to choose. */
+static kiln_tile asked_tile(const session *s) {
+  kiln_tile tile = KILN_TILE_INIT, *given = &s->variant->tile;
+  if (kiln__args_has(s->args, "--block-m")) tile.block_m = given->block_m;
+  if (kiln__args_has(s->args, "--block-n")) tile.block_n = given->block_n;
+  if (kiln__args_has(s->args, "--num-stages")) tile.num_stages = given->num_stages;
+  if (kiln__args_has(s->args, "--num-warps")) tile.num_warps = given->num_warps;
+  return tile;
+}
+
 /* Without a device there is no plan: the tile is the default of the arch, or as given. */
-static kiln_status add_plan(const session *s, json_t *object) {
-  kiln_plan *plan = NULL;
-  kiln_plan_info info = {.size = sizeof info};
+static kiln_status make_plan(const session *s, kiln_plan **plan) {
   kiln_attn_args shape = s->shape;
+  const kiln_tile tile = asked_tile(s);
+  *plan = NULL;
+  if (s->device == KILN_DEVICE_NONE) return KILN_OK;
+  kiln_attn_args_pack(&shape, &s->variant->spec);
+  kiln_status status = kiln_plan_create(s->ctx, &s->variant->spec, &tile, &shape, plan);
+  return status == KILN_OK ? KILN_OK : kiln__fail_context(s->ctx, status);
+}
+
+static void add_plan(const session *s, const kiln_plan_info *plan, json_t *object) {
   if (s->device == KILN_DEVICE_NONE) {
     json_object_set_new(object, "why",
                         json_sprintf("there is no device to ask; the tile is as given, or the "
                                      "default of %s",
                                      s->variant->spec.arch));
-    return KILN_OK;
+    return;
   }
-  kiln_attn_args_pack(&shape, &s->variant->spec);
-  kiln_status status =
-      kiln_plan_create(s->ctx, &s->variant->spec, &s->variant->tile, &shape, &plan);
-  if (status != KILN_OK) return kiln__fail_context(s->ctx, status);
-  kiln_plan_get_info(plan, &info);
-  json_object_set_new(object, "why", json_string(info.why));
-  json_object_set_new(object, "workspace_bytes", json_integer((json_int_t)info.workspace_bytes));
-  kiln_plan_destroy(plan);
-  return KILN_OK;
+  json_object_set_new(object, "why", json_string(plan->why));
+  if (plan->pack) json_object_set_new(object, "pack", json_string(plan->pack));
+  json_object_set_new(object, "workspace_bytes", json_integer((json_int_t)plan->workspace_bytes));
 }
 
 static kiln_status add_record(const session *s, const char *text, json_t *object) {
@@ -194,6 +205,32 @@ static kiln_status add_record(const session *s, const char *text, json_t *object
   return KILN_OK;
 }
 
+static void add_figures(json_t *object, json_int_t registers, json_int_t spill_bytes,
+                        json_int_t shared_bytes) {
+  json_object_set_new(object, "registers", json_integer(registers));
+  json_object_set_new(object, "spill_bytes", json_integer(spill_bytes));
+  json_object_set_new(object, "shared_bytes", json_integer(shared_bytes));
+}
+
+/* A kernel from a pack is not the generator's to describe: its own record does. */
+static kiln_status add_packed(const session *s, const kiln_plan_info *plan, json_t *object) {
+  json_t *record = kiln__json_parse(plan->record, "the launch record");
+  json_int_t registers = 0, spill_bytes = 0, shared_bytes = 0;
+  const json_t *entry;
+  size_t i;
+  json_array_foreach(json_object_get(record, "entries"), i, entry) {
+    const json_int_t shared = member(entry, "shared_bytes") + member(entry, "static_bytes");
+    if (member(entry, "registers") > registers) registers = member(entry, "registers");
+    if (shared > shared_bytes) shared_bytes = shared;
+    spill_bytes += member(entry, "spill_bytes");
+  }
+  json_decref(record);
+  json_object_set_new(object, "source_id", json_string(plan->source_id));
+  json_object_set_new(object, "kernel_id", json_string(plan->kernel_id));
+  add_figures(object, registers, spill_bytes, shared_bytes);
+  return add_record(s, plan->record, object);
+}
+
 /* With no compiler at hand the record still tells threads and shared memory. */
 static kiln_status add_kernel(const session *s, json_t *object) {
   kiln_source *source = NULL;
@@ -207,9 +244,7 @@ static kiln_status add_kernel(const session *s, json_t *object) {
   if (status == KILN_OK) {
     kiln_binary_get_info(binary, &info);
     json_object_set_new(object, "kernel_id", json_string(info.kernel_id));
-    json_object_set_new(object, "registers", json_integer(info.registers));
-    json_object_set_new(object, "spill_bytes", json_integer(info.spill_bytes));
-    json_object_set_new(object, "shared_bytes", json_integer(info.shared_bytes));
+    add_figures(object, info.registers, info.spill_bytes, info.shared_bytes);
     status = add_record(s, info.record, object);
   } else if (status == KILN_NO_COMPILER) {
     kiln__note("registers are not known: %s", kiln_last_error(s->ctx));
@@ -288,13 +323,14 @@ static void print_text(const session *s, const json_t *object) {
   print_traffic(s);
 }
 
-static kiln_status explain(const session *s) {
+/* plan: all zero without a device. */
+static kiln_status describe(const session *s, const kiln_plan_info *plan) {
   json_t *object = json_object();
   bool json = kiln__args_has(s->args, "--json");
   kiln__variant_json(object, &s->variant->spec, &s->variant->tile);
   json_object_set_new(object, "shape", shape_json(&s->shape));
-  kiln_status status = add_plan(s, object);
-  if (status == KILN_OK) status = add_kernel(s, object);
+  add_plan(s, plan, object);
+  kiln_status status = plan->pack ? add_packed(s, plan, object) : add_kernel(s, object);
   if (status == KILN_OK) status = add_prediction(s, object);
   if (status == KILN_OK && json) {
     json_object_set_new(object, "bytes", traffic_json(s));
@@ -302,6 +338,21 @@ static kiln_status explain(const session *s) {
   }
   if (status == KILN_OK) print_text(s, object);
   json_decref(object);
+  return status;
+}
+
+/* The plan may have another tile than the default of the arch: that of a pack. */
+static kiln_status explain(session *s) {
+  kiln_plan *plan = NULL;
+  kiln_plan_info info = {.size = sizeof info};
+  kiln_status status = make_plan(s, &plan);
+  if (status != KILN_OK) return status;
+  if (plan) {
+    kiln_plan_get_info(plan, &info);
+    s->variant->tile = info.tile;
+  }
+  status = describe(s, &info);
+  kiln_plan_destroy(plan);
   return status;
 }
 

@@ -86,14 +86,16 @@ static kiln_status compile(kiln_context *ctx, const kiln_source *source, kiln_bi
   return status;
 }
 
+static kiln_status refuse_missing(const kiln_source *source, kiln__text *error) {
+  kiln__missing_kernel(error, &source->spec, &source->tile,
+                       source->for_emulator ? KILN__MISSING_ON_EMULATOR : KILN__MISSING_JIT_OFF);
+  return KILN_MISSING_KERNEL;
+}
+
 /* The kernel is not in the cache, as the opened compiler would name it. */
 static kiln_status compile_locked(kiln_context *ctx, const kiln_source *source, kiln_binary *binary,
                                   kiln__text *error) {
-  if (ctx->compile_off) {
-    kiln__missing_kernel(error, &source->spec, &source->tile,
-                         source->for_emulator ? KILN__MISSING_ON_EMULATOR : KILN__MISSING_JIT_OFF);
-    return KILN_MISSING_KERNEL;
-  }
+  if (ctx->compile_off) return refuse_missing(source, error);
   int lock = kiln__cache_lock(&ctx->cache, binary->kernel_id, LOCK_WAIT_MS);
   /* Another process may have compiled it while this one waited. */
   if (lock >= 0)
@@ -148,6 +150,10 @@ static kiln_status make(kiln_context *ctx, const kiln_source *source, int wants_
     status = find(ctx, source, &compiler, 0, binary, error);
   if (status == KILN_OK && !binary->from_cache) {
     status = kiln__compiler_identify(ctx, source->spec.arch, &compiler, error);
+    if (status == KILN_NO_COMPILER && ctx->compile_off) { /* none is wanted */
+      kiln__text_clear(error);
+      status = refuse_missing(source, error);
+    }
     if (status == KILN_OK)
       status = find(ctx, source, &compiler, source->generated.text != NULL, binary, error);
   }

@@ -1,0 +1,201 @@
+#!/usr/bin/env bash
+# pack: building, looking, signing, taking apart, embedding; and production, which loads a pack with
+# libkiln_rt and a driver alone (the stub's).
+set -u
+cd "$(dirname "$0")/../.." || exit
+. tests/cli/lib.sh
+. tools/env.sh
+build=$(cd "${BUILD:-build}" && pwd)
+a=$work/one/a.pack spec="--arch sm_80,sm_90a --algorithm flash --dtype bf16 --head-dim 64 --mask none"
+mkdir "$work/one" "$work/two"
+
+# field NAME: its values in order, without quotes.
+field() { grep -o "\"$1\":[^,}]*" "$work/stdout" | cut -d: -f2 | tr -d '"' | xargs; }
+# figures NAME VALUE...: these are the values, in order.
+figures() {
+  local name=$1
+  shift
+  holds "$name is $(field "$name") and not $*" [ "$(field "$name")" = "$*" ]
+}
+
+# ---- building ----
+# shellcheck disable=SC2086 # a list of flags
+works pack build $spec --dry-run --json
+json kernels at_hand estimated_bytes estimated_s threads
+figures at_hand 0
+holds "a dry run writes nothing" [ -z "$(ls "$work/one")" ]
+# shellcheck disable=SC2086
+KILN_JOBS=1 works pack build $spec -o "$a" --json
+json path kernels bytes root compiled
+figures kernels 2
+figures compiled 2
+figures bytes "$(stat -c %s "$a")"
+# Again from nothing, from another directory, in two threads, in the other order: D6.
+(cd "$work/two" && KILN_JOBS=2 KILN_CACHE_DIR=$work/two/cache "$kiln" pack build --arch sm_90a,sm_80 \
+  --algorithm flash --dtype bf16 --head-dim 64 --mask none >"$work/two/said")
+holds "kiln.pack is the default name, and the bytes are the same" cmp "$a" "$work/two/kiln.pack"
+holds "both were compiled anew" grep -q "2 kernels, 2 compiled now" "$work/two/said"
+# shellcheck disable=SC2086
+works pack build $spec -o "$work/one/again.pack" --json
+figures compiled 0
+holds "from the cache the bytes are the same" cmp "$a" "$work/one/again.pack"
+rm "$work/one/again.pack"
+# shellcheck disable=SC2086
+works pack build $spec --dry-run --json
+figures at_hand 2
+figures estimated_s 0.0
+size=$(stat -c %s "$a")
+holds "the estimate $(field estimated_bytes) of $size is within 2 %" \
+  [ "$(($(field estimated_bytes | cut -d. -f1) * 50 / size))" = 50 ]
+
+# shellcheck disable=SC2086
+try pack build $spec --max-size 300K -o "$work/one/b.pack"
+holds "--max-size is refused with $rc" [ "$rc" = 1 ]
+holds "and names the largest" grep -Eq "^kiln: the pack would be larger than --max-size 300K: .* the \
+largest kernel is sm_(80|90a) bf16 64 none with [0-9]+ KB; choose fewer" "$work/stderr"
+refuses 1 "--max-size '5X' is no size such as 500000, 800K, 5M or 2G" pack build --max-size 5X
+refuses 1 "head_dim 59 is not a multiple of 8 up to 256; the nearest legal values are 56 and 64" \
+  pack build --head-dim 59 -o "$work/one/b.pack"
+refuses 2 "pass backward is not built yet; legal is forward" pack build --pass backward
+# shellcheck disable=SC2086
+refuses 18 "$work/no/b.pack cannot be written (No such file or directory); choose another place \
+with -o" pack build $spec -o "$work/no/b.pack"
+holds "what was refused left nothing behind" [ "$(ls "$work/one")" = a.pack ]
+
+# ---- looking ----
+works pack ls "$a" --json
+json kernel_id source_id arch algorithm dtype head_dim head_dim_v mask tile default compiler bytes \
+  sha256
+figures arch sm_80 sm_90a
+figures default true true
+ids=$(field kernel_id)
+works pack ls "$a"
+holds "a line a kernel" [ "$(wc -l <"$work/stdout")" = 2 ]
+works pack verify "$a" --json
+json path kernels bytes kiln root public_key
+figures public_key null
+root=$(field root)
+works pack diff "$a" "$work/two/kiln.pack"
+holds "says that they are the same" grep -qx "both hold the same kernels" "$work/stdout"
+works pack build --arch sm_80 --algorithm flash --dtype bf16 --head-dim 64,72 --mask none \
+  -o "$work/one/c.pack"
+works pack diff "$a" "$work/one/c.pack" --json
+figures differs only A only B
+figures head_dim 64 72
+works pack diff "$work/one/c.pack" "$a" --json
+figures differs only A only B
+figures head_dim 72 64
+
+# ---- taking apart ----
+works pack extract "$a" -o "$work/parts"
+# shellcheck disable=SC2086
+works compile $spec -o "$work/whole" --json
+figures kernel_id "$ids"
+for cubin in "$work"/whole/*.cubin; do
+  holds "the cubin of ${cubin##*/} is compile's" cmp "$cubin" "$work/parts/${cubin##*/}"
+done
+holds "two kernels, two records" [ "$(ls "$work/parts" | sed 's/^[^.]*//' | xargs)" = \
+  ".cubin .record.json .cubin .record.json" ]
+works pack extract "$a" "$(cut -c1-12 <<<"$ids")" -o "$work/part"
+holds "one kernel by its id" [ "$(ls "$work/part" | wc -l)" = 2 ]
+refuses 1 "0 kernels of $a have an id that begins with \"x\"; kiln pack ls lists them" \
+  pack extract "$a" x -o "$work/part"
+refuses 1 "pack extract needs -o DIR, where its files go" pack extract "$a"
+
+# ---- signing ----
+head -c 32 /dev/urandom >"$work/secret"
+cp "$a" "$work/one/s.pack"
+works pack sign "$work/one/s.pack" --key "$work/secret" --json
+figures root "$root"
+public=$(field public_key)
+works pack verify "$work/one/s.pack" --key "$public"
+echo "$public" >"$work/public"
+works pack verify "$work/one/s.pack" --key "$work/public"
+od -An -v -tx1 "$work/secret" | tr -d ' \n' >"$work/secret.hex"
+cp "$a" "$work/one/h.pack"
+works pack sign "$work/one/h.pack" --key "$work/secret.hex"
+holds "hex and raw are the same key" cmp "$work/one/s.pack" "$work/one/h.pack"
+other=$(tr 0123456789abcdef 123456789abcdef0 <<<"$public")
+refuses 17 "the pack $work/one/s.pack is signed by $public and not by $other: get it from who holds \
+that key" pack verify "$work/one/s.pack" --key "$other"
+refuses 17 "the pack $a is not signed: sign it with \`kiln pack sign\`" pack verify "$a" --key "$public"
+refuses 1 "$a is no key: it must hold 32 or 64 bytes, raw or in hex" \
+  pack sign "$work/one/h.pack" --key "$a"
+refuses 18 "the key $work/none cannot be opened (No such file or directory)" \
+  pack sign "$work/one/h.pack" --key "$work/none"
+works pack diff "$a" "$work/one/s.pack"
+
+# ---- damage ----
+cp "$work/one/s.pack" "$work/bad.pack"
+printf '\377' | dd of="$work/bad.pack" bs=1 seek=9000 conv=notrunc 2>"$work/stderr"
+for command in ls verify "extract -o $work/never" "sign --key $work/secret"; do
+  # shellcheck disable=SC2086
+  try pack $command "$work/bad.pack"
+  holds "pack $command refuses a damaged pack with $rc" [ "$rc" = 16 ]
+done
+truncate -s -1 "$work/bad.pack"
+refuses 16 "the pack $work/bad.pack is damaged (it is not as long as it says): copy it again, or \
+build it anew" pack ls "$work/bad.pack"
+refuses 18 "the pack $work/none cannot be opened: No such file or directory" pack ls "$work/none"
+
+# ---- production ----
+link=(-std=c11 -Wall -Wextra -Werror -O1 -Iinclude tests/data/production/main.c
+  -L"$build/lib" -lkiln_rt "-Wl,-rpath,$build/lib")
+holds "the production program builds" cc "${link[@]}" -o "$work/main"
+works pack embed "$a" -o "$work/embedded"
+holds "the embedded one builds" cc -DPACK=a "-DHEADER=\"$work/embedded/a.h\"" "${link[@]}" \
+  "$work/embedded/a.c" -o "$work/main_embedded"
+id=$(cut -d' ' -f2 <<<"$ids" | cut -c1-12)
+export STUB_H200=1 LD_LIBRARY_PATH="$build/tests/stub"
+
+# says CODE TEXT COMMAND...: the program ends with the code and prints the line.
+says() {
+  local code=$1 text=$2
+  shift 2
+  rc=0
+  "$@" >"$work/stdout" 2>&1 || rc=$?
+  holds "$* ended with $rc for $code and said: $(head -c 600 "$work/stdout")" \
+    [ "$rc:$(cat "$work/stdout")" = "$code:$text" ]
+}
+says 0 "$id pack $a: its default tile for this spec" "$work/main" "$a" 64 none
+says 0 "$id pack in memory: its default tile for this spec" "$work/main_embedded" "" 64 none
+KILN_PACK_PATH="$a:$work/one/c.pack" says 0 "$id pack $a: its default tile for this spec" \
+  "$work/main" "" 64 none
+if command -v strace >/dev/null; then # D1
+  cache=$(find "$work/cache" -type f | sort | xargs sha256sum)
+  strace -f -e trace=execve,fork,vfork,clone,clone3,connect,openat,open,creat,mkdir,rename,unlink \
+    -o "$work/trace" "$work/main" "$a" 64 none >"$work/stdout"
+  holds "one process" [ "$(grep -cE ' (execve|fork|vfork|clone|clone3)\(' "$work/trace")" = 1 ]
+  faults=$(grep -E 'connect\(|O_WRONLY|O_RDWR|O_CREAT|creat\(|mkdir\(|rename\(|unlink\(' \
+    "$work/trace")
+  holds "production writes: $faults" [ -z "$faults" ]
+  holds "it opens the pack" grep -qF "\"$a\", O_RDONLY" "$work/trace"
+  holds "and no compiler: $(grep nvrtc "$work/trace")" eval '! grep -q nvrtc "$work/trace"'
+  holds "the cache is as it was" [ "$cache" = "$(find "$work/cache" -type f | sort |
+    xargs sha256sum)" ]
+fi
+
+# A missing kernel: the sentence names it and the command that adds it, and the command does.
+says 13 "MISSING_KERNEL: there is no kernel for sm_90a bf16 64 causal in a pack, and this library \
+compiles none: add it by \`kiln pack build --arch sm_90a --pass forward --algorithm flash --dtype bf16 \
+--head-dim 64 --head-dim-v 64 --mask causal\` and name the file in KILN_PACK_PATH" \
+  "$work/main" "$a" 64 causal
+command=$(cut -d'`' -f2 "$work/stdout")
+(cd "$work/two" && eval "\"\${kiln%/*}\"/${command/kiln /kiln }" >"$work/stdout")
+holds "the command wrote one kernel" grep -q "^kiln.pack: 1 kernels" "$work/stdout"
+rc=0
+KILN_PACK_PATH=$work/two/kiln.pack "$work/main" "$a" 64 causal >"$work/stdout" || rc=$?
+holds "it is found then" [ "$rc" = 0 ]
+KILN_PACK_PATH=$work/bad.pack says 16 "CORRUPT: the pack $work/bad.pack is damaged (it is not as long \
+as it says): copy it again, or build it anew" "$work/main" "" 64 none
+
+# The full library with compiling off: explain is told by the pack.
+export KILN_JIT=off KILN_PACK_PATH=$a KILN_NVRTC=$work/none KILN_CACHE_DIR=$work/empty
+works explain --device cuda:0 --dtype bf16 --head-dim 64 --no-causal --json
+json kernel_id source_id why pack tile registers spill_bytes shared_bytes entries smem workspace_bytes
+figures kernel_id "$(cut -d' ' -f2 <<<"$ids")"
+figures pack "$a"
+try explain --device cuda:0 --dtype bf16 --head-dim 72 --no-causal
+holds "another head_dim is missing, $rc: $(cat "$work/stderr")" [ "$rc" = 13 ]
+
+finish
