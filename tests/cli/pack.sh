@@ -86,6 +86,15 @@ works pack diff "$work/one/c.pack" "$a" --json
 figures differs only A only B
 figures head_dim 72 64
 
+# Of several tiles the default of the arch is the pack's, and not the smallest.
+works pack build --arch sm_80 --algorithm flash --dtype bf16 --head-dim 64 --mask none \
+  --block-m 64,128 -o "$work/one/t.pack"
+works pack ls "$work/one/t.pack" --json
+figures default false true
+works generate --arch sm_80 --algorithm flash --dtype bf16 --head-dim 64 --list --json
+default_m=$(grep -o '"block_m":[0-9]*' "$work/stdout")
+holds "the default of the arch is $default_m" [ "$default_m" = '"block_m":128' ]
+
 # ---- taking apart ----
 works pack extract "$a" -o "$work/parts"
 # shellcheck disable=SC2086
@@ -196,6 +205,7 @@ json kernel_id source_id why pack tile registers spill_bytes shared_bytes entrie
 figures kernel_id "$(cut -d' ' -f2 <<<"$ids")"
 figures pack "$a"
 try explain --device cuda:0 --dtype bf16 --head-dim 72 --no-causal
+holds "the sentence has the command" grep -q '`kiln pack build --arch sm_90a ' "$work/stderr"
 holds "another head_dim is missing, $rc: $(cat "$work/stderr")" [ "$rc" = 13 ]
 
 finish
