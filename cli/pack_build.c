@@ -17,15 +17,15 @@
 
 enum { PAGE = 4096, ENTRY_BYTES = 2500 }; /* of an entry of the manifest, about */
 
-/* What a kernel takes that was never compiled: about the mean of head dims 64, 128 and 256, one
- * core, NVRTC 13.0. */
+/* What a kernel takes that was never compiled: about the mean of head dims 64, 128 and 256, in
+ * seconds of one core, NVRTC 13.0 (docs/performance.md). */
 static const struct {
   const char *arch, *algorithm;
   double bytes, seconds;
 } estimates[] = {
-    {"sm_90a", "flash", 315e3, 3.7},
-    {"", "flash", 245e3, 1.7},
-    {"", "standard", 230e3, 1.4},
+    {"sm_90a", "flash", 315e3, 1.4},
+    {"", "flash", 245e3, 0.5},
+    {"", "standard", 230e3, 0.4},
 };
 
 typedef struct build {

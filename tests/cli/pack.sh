@@ -6,7 +6,8 @@ cd "$(dirname "$0")/../.." || exit
 . tests/cli/lib.sh
 . tools/env.sh
 build=$(cd "${BUILD:-build}" && pwd)
-a=$work/one/a.pack spec="--arch sm_80,sm_90a --algorithm flash --dtype bf16 --head-dim 64 --mask none"
+a=$work/one/a.pack
+kind="--algorithm flash --dtype bf16 --head-dim 64 --mask none" spec="--arch sm_80,sm_90a $kind"
 mkdir "$work/one" "$work/two"
 
 # field NAME: its values in order, without quotes.
@@ -31,8 +32,9 @@ figures kernels 2
 figures compiled 2
 figures bytes "$(stat -c %s "$a")"
 # Again from nothing, from another directory, in two threads, in the other order: D6.
-(cd "$work/two" && KILN_JOBS=2 KILN_CACHE_DIR=$work/two/cache "$kiln" pack build --arch sm_90a,sm_80 \
-  --algorithm flash --dtype bf16 --head-dim 64 --mask none >"$work/two/said")
+# shellcheck disable=SC2086
+(cd "$work/two" && KILN_JOBS=2 KILN_CACHE_DIR=$work/two/cache "$kiln" pack build \
+  --arch sm_90a,sm_80 $kind >"$work/two/said")
 holds "kiln.pack is the default name, and the bytes are the same" cmp "$a" "$work/two/kiln.pack"
 holds "both were compiled anew" grep -q "2 kernels, 2 compiled now" "$work/two/said"
 # shellcheck disable=SC2086
@@ -51,8 +53,8 @@ holds "the estimate $(field estimated_bytes) of $size is within 2 %" \
 # shellcheck disable=SC2086
 try pack build $spec --max-size 300K -o "$work/one/b.pack"
 holds "--max-size is refused with $rc" [ "$rc" = 1 ]
-holds "and names the largest" grep -Eq "^kiln: the pack would be larger than --max-size 300K: .* the \
-largest kernel is sm_(80|90a) bf16 64 none with [0-9]+ KB; choose fewer" "$work/stderr"
+holds "and names the largest" grep -Eq "^kiln: the pack would be larger than --max-size 300K: .* \
+the largest kernel is sm_(80|90a) bf16 64 none with [0-9]+ KB; choose fewer" "$work/stderr"
 refuses 1 "--max-size '5X' is no size such as 500000, 800K, 5M or 2G" pack build --max-size 5X
 refuses 1 "head_dim 59 is not a multiple of 8 up to 256; the nearest legal values are 56 and 64" \
   pack build --head-dim 59 -o "$work/one/b.pack"
@@ -87,8 +89,8 @@ figures differs only A only B
 figures head_dim 72 64
 
 # Of several tiles the default of the arch is the pack's, and not the smallest.
-works pack build --arch sm_80 --algorithm flash --dtype bf16 --head-dim 64 --mask none \
-  --block-m 64,128 -o "$work/one/t.pack"
+# shellcheck disable=SC2086
+works pack build --arch sm_80 $kind --block-m 64,128 -o "$work/one/t.pack"
 works pack ls "$work/one/t.pack" --json
 figures default false true
 works generate --arch sm_80 --algorithm flash --dtype bf16 --head-dim 64 --list --json
@@ -125,9 +127,10 @@ cp "$a" "$work/one/h.pack"
 works pack sign "$work/one/h.pack" --key "$work/secret.hex"
 holds "hex and raw are the same key" cmp "$work/one/s.pack" "$work/one/h.pack"
 other=$(tr 0123456789abcdef 123456789abcdef0 <<<"$public")
-refuses 17 "the pack $work/one/s.pack is signed by $public and not by $other: get it from who holds \
-that key" pack verify "$work/one/s.pack" --key "$other"
-refuses 17 "the pack $a is not signed: sign it with \`kiln pack sign\`" pack verify "$a" --key "$public"
+refuses 17 "the pack $work/one/s.pack is signed by $public and not by $other: get it from who \
+holds that key" pack verify "$work/one/s.pack" --key "$other"
+refuses 17 "the pack $a is not signed: sign it with \`kiln pack sign\`" \
+  pack verify "$a" --key "$public"
 refuses 1 "$a is no key: it must hold 32 or 64 bytes, raw or in hex" \
   pack sign "$work/one/h.pack" --key "$a"
 refuses 18 "the key $work/none cannot be opened (No such file or directory)" \
@@ -186,8 +189,8 @@ fi
 
 # A missing kernel: the sentence names it and the command that adds it, and the command does.
 says 13 "MISSING_KERNEL: there is no kernel for sm_90a bf16 64 causal in a pack, and this library \
-compiles none: add it by \`kiln pack build --arch sm_90a --pass forward --algorithm flash --dtype bf16 \
---head-dim 64 --head-dim-v 64 --mask causal\` and name the file in KILN_PACK_PATH" \
+compiles none: add it by \`kiln pack build --arch sm_90a --pass forward --algorithm flash --dtype \
+bf16 --head-dim 64 --head-dim-v 64 --mask causal\` and name the file in KILN_PACK_PATH" \
   "$work/main" "$a" 64 causal
 command=$(cut -d'`' -f2 "$work/stdout")
 (cd "$work/two" && eval "\"\${kiln%/*}\"/${command/kiln /kiln }" >"$work/stdout")
@@ -195,13 +198,14 @@ holds "the command wrote one kernel" grep -q "^kiln.pack: 1 kernels" "$work/stdo
 rc=0
 KILN_PACK_PATH=$work/two/kiln.pack "$work/main" "$a" 64 causal >"$work/stdout" || rc=$?
 holds "it is found then" [ "$rc" = 0 ]
-KILN_PACK_PATH=$work/bad.pack says 16 "CORRUPT: the pack $work/bad.pack is damaged (it is not as long \
-as it says): copy it again, or build it anew" "$work/main" "" 64 none
+KILN_PACK_PATH=$work/bad.pack says 16 "CORRUPT: the pack $work/bad.pack is damaged (it is not as \
+long as it says): copy it again, or build it anew" "$work/main" "" 64 none
 
 # The full library with compiling off: explain is told by the pack.
 export KILN_JIT=off KILN_PACK_PATH=$a KILN_NVRTC=$work/none KILN_CACHE_DIR=$work/empty
 works explain --device cuda:0 --dtype bf16 --head-dim 64 --no-causal --json
-json kernel_id source_id why pack tile registers spill_bytes shared_bytes entries smem workspace_bytes
+json kernel_id source_id why pack tile registers spill_bytes shared_bytes entries smem \
+  workspace_bytes
 figures kernel_id "$(cut -d' ' -f2 <<<"$ids")"
 figures pack "$a"
 try explain --device cuda:0 --dtype bf16 --head-dim 72 --no-causal

@@ -35,7 +35,7 @@ static void demand(int condition) {
 static kiln_status module_load(void *device, const void *image, size_t size, kiln__text *error,
                                void **module) {
   fake *f = device;
-  demand(memcmp(image, "\177ELF", 4) == 0 || size == strlen(image));
+  demand((size > 4 && memcmp(image, "\177ELF", 4) == 0) || size == strlen(image));
   f->num_loads++;
   f->loaded_bytes = size;
   if (f->fail_load != KILN_OK) {
