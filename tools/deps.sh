@@ -32,6 +32,7 @@ has cmake || need cmake
 has pkg-config || need pkg-config
 has lua5.4 || need lua5.4
 has_module check || need check
+has strace || need strace
 { has_module lua5.4 && has_archive liblua5.4.a; } || need liblua5.4-dev
 { has_module jansson && has_archive libjansson.a; } || need libjansson-dev
 { has_module libsodium && has_archive libsodium.a; } || need libsodium-dev
