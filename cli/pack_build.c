@@ -133,25 +133,26 @@ static kiln_status build_all(session *s) {
   const int64_t count = s->selection.count;
   s->builds = calloc((size_t)count, sizeof *s->builds);
   kiln__pool *pool = s->builds ? kiln__pool_create(count, build_one, s) : NULL;
-  int64_t begun = 0;
+  int64_t taken = 0, begun = 0;
+  bool too_large = false;
   if (!pool) {
     free(s->builds);
     return kiln__fail(KILN_OUT_OF_MEMORY, "no memory is left for %lld kernels", (long long)count);
   }
   kiln__progress_start(&progress, "compiling", count);
-  for (int64_t i = 0; i < count; i++) {
-    kiln__pool_wait(pool, i);
+  while (taken < count && !too_large) {
+    build *b = &s->builds[taken];
+    kiln__pool_wait(pool, taken);
     kiln__progress_clear(&progress);
-    kiln_status status = add_one(s, i);
+    kiln_status status = add_one(s, taken++);
     if (first == KILN_OK) first = status;
-    const bool too_large = status != KILN_OK && s->builds[i].status == KILN_OK;
-    build_destroy(&s->builds[i]);
-    if (too_large) break;
+    too_large = status != KILN_OK && b->status == KILN_OK;
+    build_destroy(b);
     kiln__progress_step(&progress);
   }
   kiln__progress_clear(&progress);
   kiln__pool_destroy(pool, &begun);
-  for (int64_t i = 0; i < begun; i++) build_destroy(&s->builds[i]);
+  for (int64_t i = taken; i < begun; i++) build_destroy(&s->builds[i]);
   free(s->builds);
   return first;
 }

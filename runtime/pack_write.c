@@ -202,20 +202,19 @@ static void put_section(unsigned char *bytes, int index, uint32_t kind, uint64_t
 }
 
 /* The whole file; NULL without memory. */
-static unsigned char *lay_out(const kiln_pack_writer *writer, const char *manifest,
-                              uint64_t images_bytes, size_t *size) {
-  const uint64_t length = strlen(manifest);
-  const uint64_t images = kiln__pack_align(KILN__PACK_ALIGN + length);
+static unsigned char *lay_out(const kiln_pack_writer *writer, const void *manifest,
+                              size_t manifest_bytes, uint64_t images_bytes, size_t *size) {
+  const uint64_t images = kiln__pack_align(KILN__PACK_ALIGN + manifest_bytes);
   *size = (size_t)(images + images_bytes);
   unsigned char *bytes = calloc(1, *size);
   if (!bytes) return NULL;
-  memcpy(bytes, KILN__PACK_MAGIC, 8);
+  memcpy(bytes, KILN__PACK_MAGIC, sizeof KILN__PACK_MAGIC); /* the version follows, over the NUL */
   put_u32(bytes + KILN__PACK_AT_VERSION, KILN__PACK_VERSION);
   put_u32(bytes + KILN__PACK_AT_COUNT, KILN__PACK_SECTIONS);
   put_u64(bytes + KILN__PACK_AT_BYTES, *size);
-  put_section(bytes, 0, KILN__PACK_MANIFEST, KILN__PACK_ALIGN, length);
+  put_section(bytes, 0, KILN__PACK_MANIFEST, KILN__PACK_ALIGN, manifest_bytes);
   put_section(bytes, 1, KILN__PACK_IMAGES, images, images_bytes);
-  memcpy(bytes + KILN__PACK_ALIGN, manifest, (size_t)length);
+  memcpy(bytes + KILN__PACK_ALIGN, manifest, manifest_bytes);
   uint64_t at = images;
   for (size_t i = 0; i < writer->count; i++) {
     memcpy(bytes + at, writer->items[i].image, writer->items[i].image_bytes);
@@ -237,7 +236,8 @@ kiln_status kiln_pack_writer_finish(kiln_pack_writer *writer, kiln_pack **pack) 
   qsort(writer->items, writer->count, sizeof *writer->items, compare_items);
   choose_defaults(writer);
   char *manifest = make_manifest(writer, &images_bytes);
-  unsigned char *bytes = manifest ? lay_out(writer, manifest, images_bytes, &size) : NULL;
+  unsigned char *bytes =
+      manifest ? lay_out(writer, manifest, strlen(manifest), images_bytes, &size) : NULL;
   free(manifest);
   if (bytes) return kiln__pack_adopt(writer->ctx, bytes, size, pack);
   return kiln__context_fail(writer->ctx, KILN_OUT_OF_MEMORY, "no memory is left for a pack");

@@ -12,16 +12,16 @@
 
 /* Takes the reference. 0, or -1 without memory. */
 static int append(kiln__pack_list *list, kiln_pack *pack) {
-  kiln_pack **grown = realloc(list->packs, (list->count + 1) * sizeof *grown);
+  kiln__pack_place *grown = realloc(list->places, (list->count + 1) * sizeof *grown);
   if (!grown) return -1;
-  list->packs = grown;
-  list->packs[list->count++] = pack;
+  list->places = grown;
+  list->places[list->count++].pack = pack;
   return 0;
 }
 
 static void clear(kiln__pack_list *list) {
-  for (size_t i = 0; i < list->count; i++) kiln_pack_destroy(list->packs[i]);
-  free(list->packs);
+  for (size_t i = 0; i < list->count; i++) kiln_pack_destroy(list->places[i].pack);
+  free(list->places);
   *list = (kiln__pack_list){0};
 }
 
@@ -99,9 +99,9 @@ static const kiln__pack_row *find_row(const kiln_pack *pack, const kiln_attn_spe
 static const kiln__pack_row *find_in(const kiln__pack_list *list, const kiln_attn_spec *spec,
                                      const kiln_tile *tile, kiln_pack **pack) {
   for (size_t i = 0; i < list->count; i++) {
-    const kiln__pack_row *row = find_row(list->packs[i], spec, tile);
+    const kiln__pack_row *row = find_row(list->places[i].pack, spec, tile);
     if (!row) continue;
-    *pack = kiln__pack_hold(list->packs[i]);
+    *pack = kiln__pack_hold(list->places[i].pack);
     return row;
   }
   return NULL;

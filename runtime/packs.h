@@ -11,8 +11,12 @@
 
 #include <kiln/kiln.h>
 
+typedef struct kiln__pack_place {
+  kiln_pack *pack; /* a reference of the context's */
+} kiln__pack_place;
+
 typedef struct kiln__pack_list {
-  kiln_pack **packs;
+  kiln__pack_place *places; /* in the order of looking */
   size_t count;
 } kiln__pack_list;
 

@@ -62,6 +62,12 @@ refuses 2 "pass backward is not built yet; legal is forward" pack build --pass b
 # shellcheck disable=SC2086
 refuses 18 "$work/no/b.pack cannot be written (No such file or directory); choose another place \
 with -o" pack build $spec -o "$work/no/b.pack"
+# Every kernel that is not compiled is named, and there is no pack of the rest.
+KILN_JIT=off try pack build --arch sm_80 --algorithm flash --dtype bf16 --head-dim 64,80,88 \
+  --mask none -o "$work/one/b.pack"
+missing=$(sed -n 's/^kiln: sm_80 bf16 \([0-9]*\) none: there is no kernel.*/\1/p' "$work/stderr")
+holds "the missing ones are named: $rc $(cat "$work/stderr")" [ "$rc:$(xargs <<<"$missing")" = \
+  "13:80 88" ]
 holds "what was refused left nothing behind" [ "$(ls "$work/one")" = a.pack ]
 
 # ---- looking ----
