@@ -35,7 +35,7 @@ lint:
 	@BUILD=$(BUILD) tools/run_tests.sh full rooms limits words format selftest tidy
 
 format:
-	@git ls-files '*.c' '*.h' | xargs clang-format -i
+	@git ls-files '*.c' '*.h' ':!*.tmpl.c' | xargs clang-format -i
 
 clean:
 	rm -rf $(BUILD)

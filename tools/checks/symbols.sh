@@ -31,7 +31,7 @@ for library in "$build"/lib/libkiln.so "$build"/lib/libkiln_rt.so; do
     grep -vE '^(U|w) [A-Za-z0-9_]+@GLIBC_[0-9.]+$' |
     grep -vE '^w (_ITM_(de)?registerTMCloneTable|__gmon_start__)$')"
   judge "$library exports more than kiln_*" "$(awk '{ print $NF }' <<<"$defined" |
-    grep -vE '^(kiln_[a-z0-9_]+@@)?KILN_0$')"
+    grep -vE '^(kiln_[a-z0-9][a-z0-9_]*(@@KILN_0)?|KILN_0)$')"
   judge "$library exports nothing" "$(grep -qE ' T kiln_' <<<"$defined" || echo none)"
   judge "$library has text relocations" "$(grep TEXTREL <<<"$needed")"
   judge "$library holds a path of this machine" \
