@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# tools/checks/format.sh: every C file but templates is as clang-format leaves it. `make format` repairs.
+# tools/checks/format.sh: every C file but templates is as clang-format leaves it; `make format`
+# repairs.
 set -u
 cd "$(dirname "$0")/../.."
 passed=0 failed=0
