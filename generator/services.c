@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "autotune/tune.h"
 #include "generator/generator.h"
 
 static kiln_status create(const char *template_dir, char *error, size_t error_size,
@@ -79,10 +80,13 @@ static const kiln__generator_ops generator_ops = {
     .predict = predict,
 };
 
+static const kiln__tuner_ops tuner_ops = {kiln__tune, kiln__records_command};
+
 void kiln__services_fill(kiln__services *services) {
   memset(services, 0, sizeof *services);
   services->generator = &generator_ops;
   services->nvrtc = &kiln__nvrtc_ops;
   services->emulator = &kiln__emulator_ops;
   services->emulator_compiler = &kiln__emulator_compiler_ops;
+  services->tuner = &tuner_ops;
 }

@@ -75,6 +75,9 @@ kiln_status kiln__context_need_device(kiln_context *ctx);
 
 /* generate.c */
 kiln_status kiln__context_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln_tile *tile);
+/* The digest of the files that the generator renders from; 0 where they may change, or there is no
+ * generator. */
+int kiln__context_templates(kiln_context *ctx, char stamp[KILN__ID_SIZE]);
 void kiln__generate_close(kiln_context *ctx);
 
 /* compiler.c */

@@ -46,6 +46,15 @@ void kiln__generate_close(kiln_context *ctx) {
   free(ctx->schema);
 }
 
+int kiln__context_templates(kiln_context *ctx, char stamp[KILN__ID_SIZE]) {
+  generator_call call;
+  if (!ctx->services.generator || !ctx->services.generator->stamp) return 0;
+  if (call_begin(ctx, &call) != KILN_OK) return 0;
+  const int stamped = call.ops->stamp(ctx->generator, stamp);
+  call_end(&call, KILN_OK);
+  return stamped;
+}
+
 kiln_status kiln_attn_spec_set(kiln_context *ctx, kiln_attn_spec *spec, const char *field,
                                const char *text) {
   generator_call call;
@@ -143,7 +152,7 @@ kiln_status kiln_tile_list(kiln_context *ctx, const kiln_attn_spec *given, kiln_
   return call_end(&call, status);
 }
 
-static kiln_status check_sizes(kiln_context *ctx, const kiln_attn_args *shape) {
+kiln_status kiln__check_sizes(kiln_context *ctx, const kiln_attn_args *shape) {
   const int negative = shape->batch < 0 || shape->seqlen_q < 0 || shape->seqlen_k < 0;
   if (!negative && shape->num_heads > 0 && shape->num_heads_k > 0 &&
       shape->num_heads % shape->num_heads_k == 0)
@@ -167,7 +176,7 @@ kiln_status kiln_tile_predict(kiln_context *ctx, const kiln_attn_spec *given_spe
   kiln_status status = kiln__context_enter(ctx);
   if (status == KILN_OK) status = kiln__take_spec(ctx, given_spec, given_tile, &spec, &tile);
   if (status == KILN_OK) status = kiln__take_args(ctx, given_shape, &shape);
-  if (status == KILN_OK) status = check_sizes(ctx, &shape);
+  if (status == KILN_OK) status = kiln__check_sizes(ctx, &shape);
   if (status == KILN_OK) status = call_begin(ctx, &call);
   if (status != KILN_OK) return status;
   take_arch(ctx, &spec);

@@ -60,6 +60,8 @@ kiln_status kiln__source_render(kiln_context *ctx, unsigned flags, kiln_source *
  * */
 kiln_status kiln__take_spec(kiln_context *ctx, const kiln_attn_spec *from_spec,
                             const kiln_tile *from_tile, kiln_attn_spec *spec, kiln_tile *tile);
+/* generate.c: the sizes of a shape, before any kernel is known. */
+kiln_status kiln__check_sizes(kiln_context *ctx, const kiln_attn_args *shape);
 /* binary.c: as kiln_binary_compile; without the PTX it comes from the cache faster. A source
  * without text gives NULL where the cache has no kernel for it. */
 kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, int wants_ptx,

@@ -83,13 +83,16 @@ kiln_status kiln_context_report(kiln_context *ctx, const char **json) {
   *json = NULL;
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;
+  char stamp[KILN__ID_SIZE];
+  const char *templates = kiln__context_templates(ctx, stamp) ? stamp : NULL;
   json_t *root =
-      json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:s?, s:o, s:o}", "kiln", KILN_VERSION,
+      json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:s?, s:s?, s:o, s:o}", "kiln", KILN_VERSION,
                 "generator", ctx->services.generator != NULL, "device", report_device(ctx),
                 "driver", report_driver(), "nvrtc", report_compiler(ctx->services.nvrtc, &ctx->env),
                 "emulator", report_compiler(ctx->services.emulator_compiler, &ctx->env), "cache",
-                report_cache(&ctx->cache), "template_dir", ctx->template_dir, "environment",
-                report_environment(&ctx->env), "unknown_environment", report_unknown(&ctx->env));
+                report_cache(&ctx->cache), "template_dir", ctx->template_dir, "templates",
+                templates, "environment", report_environment(&ctx->env), "unknown_environment",
+                report_unknown(&ctx->env));
   char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
   json_decref(root);
   return kiln__give_json(ctx, text, json);

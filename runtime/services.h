@@ -93,11 +93,23 @@ typedef struct kiln__compiler_ops {
   void (*report)(const kiln__env *env, kiln__text *json);
 } kiln__compiler_ops;
 
+/* The autotuner. spec and shape are checked and resolved; own: the user's records file or NULL.
+ * Messages go to `error`, terminated. *json: malloc'd, belongs to the caller. */
+typedef struct kiln__tuner_ops {
+  kiln_status (*tune)(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_attn_args *shape,
+                      const kiln_tune_options *options, kiln_tune_result *result, char *error,
+                      size_t error_size);
+  kiln_status (*records)(kiln_context *ctx, const char *verb, const char *const *files,
+                         int32_t num_files, const char *own, const char *out, char **json,
+                         char *error, size_t error_size);
+} kiln__tuner_ops;
+
 typedef struct kiln__services {
   const kiln__generator_ops *generator;
   const kiln__compiler_ops *nvrtc;
   const kiln__device_ops *emulator;
   const kiln__compiler_ops *emulator_compiler;
+  const kiln__tuner_ops *tuner;
 } kiln__services;
 
 /* The tables of the two compilers and the emulator, for generator/services.c. */

@@ -291,6 +291,53 @@ KILN_API kiln_status kiln_tile_predict(kiln_context *ctx, const kiln_attn_spec *
                                        const kiln_tile *tile, const kiln_attn_args *shape,
                                        int32_t num_sms, kiln_prediction *prediction);
 
+/* ---- tuning ---- */
+
+typedef struct kiln_tune_options {
+  size_t size;
+  const char *strategy; /* "estimate", "hillclimb" or "exhaustive"; NULL = hillclimb */
+  double budget_s;      /* seconds; 0 = no limit */
+  /* Journal that is read first and appended to; NULL = KILN_RECORD, else tuning.jsonl in the cache
+   * directory, and none in a simulation */
+  const char *records;
+  const char *simulate; /* a journal whose times stand for a GPU; NULL = the context's */
+} kiln_tune_options;
+
+/* clang-format off */
+#define KILN_TUNE_OPTIONS_INIT { sizeof(kiln_tune_options), NULL, 0, NULL, NULL }
+/* clang-format on */
+
+typedef struct kiln_tune_result {
+  size_t size;
+  kiln_tile tile, default_tile;
+  double time_us, default_us; /* medians of a launch; 0 = not measured (estimate) */
+  double predicted_us;        /* of tile */
+  int32_t legal;              /* tiles of the search space */
+  int32_t known, failed;      /* of them: with an outcome, and without a time */
+  int32_t measured;           /* compiled now; a finalist counts twice */
+  int64_t samples;            /* taken now */
+  int32_t complete;           /* 0 = the budget ended it */
+  int32_t from_records;       /* 1 = a finished tuning was in the records, nothing was measured */
+} kiln_tune_result;
+
+/* Chooses a tile for a spec and a shape (its sizes are read) by measuring (docs/tuning.md). It is
+ * never slower than the default tile, as far as was measured. options NULL = their defaults;
+ * result->size is set by the caller. Errors: INVALID_ARGUMENT, UNSUPPORTED, CHECK_FAILED (the
+ * default could not be timed), TIMEOUT (the budget was too small for it), IO_FAILED. */
+KILN_API kiln_status kiln_tune(kiln_context *ctx, const kiln_attn_spec *spec,
+                               const kiln_attn_args *shape, const kiln_tune_options *options,
+                               kiln_tune_result *result);
+
+/* verb: "show" and "check" with one file, "export" with none, "import" with one, "merge" with two
+ * or more. out: where export and merge write; export may have none. The user's own records are
+ * those that kiln_tune appends to. *json is one object, owned by the context until the next call,
+ * and is given with every status but INVALID_ARGUMENT. Errors: CHECK_FAILED (check: lines are
+ * damaged, or there is none), MISMATCH (check: some are of another environment; import: nothing was
+ * used), IO_FAILED. */
+KILN_API kiln_status kiln_records_command(kiln_context *ctx, const char *verb,
+                                          const char *const *files, int32_t num_files,
+                                          const char *out, const char **json);
+
 /* ---- step by step ---- */
 
 typedef struct kiln_source kiln_source; /* generated text */

@@ -16,6 +16,8 @@
   X(textbook)               \
   X(generator)              \
   X(tiles)                  \
+  X(tuning)                 \
+  X(records)                \
   X(cli)                    \
   X(bench)                  \
   X(status)                 \

@@ -1,0 +1,86 @@
+/* hillclimb: the model's best few race with the default; then the neighbours of the fastest are
+ * measured, then those of the next fastest, and so on: whoever is faster comes next. It ends when
+ * everything near the leader is known, or a share of the space has been measured.
+ *
+ * Of tiles that differ in num_stages alone only the first goes into the start: the model hardly
+ * tells them apart, and they are neighbours. */
+#include <string.h>
+
+#include "autotune/strategy.h"
+
+#define START       6   /* or half of what may be measured */
+#define FAR         1.3 /* times the best predicted: such neighbours are not measured */
+#define SHARE       5   /* at most one of so many tiles is measured ... */
+#define LEAST_TRIED 8   /* ... but so many at least */
+#define NEAR        110 /* per cent of the leader's time: only so near is looked for more */
+
+static int differ_in_stages(const kiln_tile *a, const kiln_tile *b) {
+  return a->block_m == b->block_m && a->block_n == b->block_n && a->num_warps == b->num_warps;
+}
+
+/* The first so many of the model's order, one for each block_m, block_n and num_warps. */
+static int find_start(const kiln__space *space, int wanted, int *out) {
+  int count = 0;
+  for (int i = 0; i < space->count && count < wanted; i++) {
+    int repeated = 0;
+    for (int k = 0; k < count; k++)
+      repeated |= differ_in_stages(&space->tiles[out[k]], &space->tiles[space->order[i]]);
+    if (!repeated) out[count++] = space->order[i];
+  }
+  return count;
+}
+
+/* The neighbours of which nothing is known and that the model does not rule out. */
+static int find_untried(const kiln__search *s, int around, int room, int *out) {
+  int near[KILN__NEIGHBOURS_MAX], count = 0;
+  const kiln__space *space = s->space;
+  const int found = kiln__space_neighbours(space, around, near);
+  const double limit = FAR * space->predicted_us[space->order[0]];
+  for (int i = 0; i < found && count < room; i++)
+    if (s->known[near[i]].outcome == KILN__OUTCOME_UNKNOWN && space->predicted_us[near[i]] <= limit)
+      out[count++] = near[i];
+  return count;
+}
+
+static int count_known(const kiln__search *s) {
+  int count = 0;
+  for (int i = 0; i < s->space->count; i++) count += s->known[i].outcome != KILN__OUTCOME_UNKNOWN;
+  return count;
+}
+
+/* The fastest tile around which something is untried; gives how many that are. */
+static int find_next(const kiln__search *s, int room, int *out) {
+  const int leader = kiln__search_leader(s);
+  const int64_t limit = leader < 0 ? 0 : s->known[leader].median_ns * NEAR / 100;
+  int64_t best_ns = INT64_MAX;
+  int best_count = 0;
+  for (int i = 0; i < s->space->count; i++) {
+    int near[KILN__NEIGHBOURS_MAX];
+    const kiln__candidate *c = &s->known[i];
+    if (c->outcome != KILN__OUTCOME_TIMED || c->median_ns > limit || c->median_ns >= best_ns)
+      continue;
+    const int count = find_untried(s, i, room, near);
+    if (count == 0) continue;
+    best_ns = c->median_ns;
+    best_count = count;
+    memcpy(out, near, (size_t)count * sizeof *out);
+  }
+  return best_count;
+}
+
+static kiln_status run(kiln__search *s) {
+  int tiles[KILN__NEIGHBOURS_MAX];
+  const int share = s->space->count / SHARE;
+  const int most = share > LEAST_TRIED ? share : LEAST_TRIED;
+  int count = find_start(s->space, most / 2 < START ? most / 2 : START, tiles);
+  kiln_status status = KILN_OK;
+  while (status == KILN_OK && count > 0 && !s->out_of_time) {
+    status = kiln__search_race(s, tiles, count);
+    const int room = most - count_known(s);
+    count = room > 0 ? find_next(s, room, tiles) : 0;
+  }
+  return status;
+}
+
+const kiln__strategy kiln__strategy_hillclimb = {
+    .name = "hillclimb", .measures = 1, .effort = 1, .run = run};

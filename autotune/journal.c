@@ -1,0 +1,154 @@
+/* See journal.h. */
+#include "autotune/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static kiln_status fail(char *error, size_t size, const char *path, const char *what) {
+  snprintf(error, size, "%s: %s (%s)", path, what, strerror(errno));
+  return KILN_IO_FAILED;
+}
+
+/* A plain file: anything else could block or never end. */
+static kiln_status open_plain(const char *path, int flags, int *fd, char *error, size_t size) {
+  struct stat status;
+  *fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0600);
+  if (*fd < 0) return fail(error, size, path, "cannot be opened");
+  if (fstat(*fd, &status) == 0 && S_ISREG(status.st_mode)) return KILN_OK;
+  close(*fd);
+  *fd = -1;
+  snprintf(error, size, "%s: is no plain file; name a file of tuning records", path);
+  return KILN_IO_FAILED;
+}
+
+/* ---- reading ---- */
+
+typedef struct scanner {
+  FILE *file;
+  char *bytes; /* room for KILN__LINE_LIMIT + 1 */
+  size_t length;
+  int is_long; /* the line went on past the limit */
+} scanner;
+
+/* The next whole line; 0 at the end of the file, also before a torn one. */
+static int next_line(scanner *s) {
+  s->length = 0;
+  s->is_long = 0;
+  for (int c = getc(s->file); c != EOF; c = getc(s->file)) {
+    if (c == '\n') return 1;
+    if (s->length < KILN__LINE_LIMIT)
+      s->bytes[s->length++] = (char)c;
+    else
+      s->is_long = 1;
+  }
+  return 0;
+}
+
+static kiln_status visit_line(const scanner *s, int64_t number, kiln__journal_visit *visit,
+                              void *user) {
+  char why[256] = "the line is longer than 1 MiB";
+  kiln__line line;
+  if (s->length == 0 && !s->is_long) return KILN_OK; /* what append ends a torn line with */
+  if (s->is_long || kiln__line_parse(s->bytes, s->length, &line, why, sizeof why))
+    return visit(user, number, NULL, why);
+  kiln_status status = visit(user, number, &line, NULL);
+  kiln__line_free(&line);
+  return status;
+}
+
+kiln_status kiln__journal_read(const char *path, int may_be_missing, kiln__journal_visit *visit,
+                               void *user, char *error, size_t error_size) {
+  int fd = -1;
+  scanner s = {0};
+  if (may_be_missing && access(path, F_OK) != 0 && errno == ENOENT) return KILN_OK;
+  kiln_status status = open_plain(path, O_RDONLY, &fd, error, error_size);
+  if (status != KILN_OK) return status;
+  s.file = fdopen(fd, "r");
+  s.bytes = malloc(KILN__LINE_LIMIT + 1);
+  if (!s.file || !s.bytes) {
+    snprintf(error, error_size, "no memory is left to read %s", path);
+    status = KILN_OUT_OF_MEMORY;
+  }
+  for (int64_t number = 1; status == KILN_OK && next_line(&s); number++)
+    status = visit_line(&s, number, visit, user);
+  if (status == KILN_OK && ferror(s.file)) status = fail(error, error_size, path, "cannot be read");
+  free(s.bytes);
+  if (s.file)
+    fclose(s.file);
+  else
+    close(fd);
+  return status;
+}
+
+/* ---- writing ---- */
+
+/* Whether the file ends in the middle of a line. */
+static int is_torn(int fd) {
+  char last = '\n';
+  const off_t end = lseek(fd, 0, SEEK_END);
+  return end > 0 && pread(fd, &last, 1, end - 1) == 1 && last != '\n';
+}
+
+static kiln_status write_whole(int fd, const char *bytes, size_t length, const char *path,
+                               char *error, size_t error_size) {
+  const ssize_t written = write(fd, bytes, length);
+  if (written == (ssize_t)length) return KILN_OK;
+  if (written >= 0) errno = ENOSPC;
+  return fail(error, error_size, path, "cannot be written; make room, or name another file");
+}
+
+kiln_status kiln__journal_append_text(const char *path, const char *text, char *error,
+                                      size_t error_size) {
+  int fd = -1;
+  const size_t length = strlen(text);
+  char *whole = malloc(length + 3);
+  if (!whole) {
+    snprintf(error, error_size, "no memory is left for a tuning record");
+    return KILN_OUT_OF_MEMORY;
+  }
+  kiln_status status = open_plain(path, O_RDWR | O_APPEND | O_CREAT, &fd, error, error_size);
+  if (status == KILN_OK) {
+    const size_t before = is_torn(fd) ? 1 : 0;
+    whole[0] = '\n';
+    memcpy(whole + before, text, length);
+    whole[before + length] = '\n';
+    status = write_whole(fd, whole, before + length + 1, path, error, error_size);
+    if (close(fd) != 0 && status == KILN_OK) status = fail(error, error_size, path, "was not kept");
+  }
+  free(whole);
+  return status;
+}
+
+kiln_status kiln__journal_append(const char *path, const kiln__line *line, char *error,
+                                 size_t error_size) {
+  char *text = kiln__line_text(line);
+  if (!text) {
+    snprintf(error, error_size, "no memory is left for a tuning record");
+    return KILN_OUT_OF_MEMORY;
+  }
+  kiln_status status = kiln__journal_append_text(path, text, error, error_size);
+  free(text);
+  return status;
+}
+
+kiln_status kiln__journal_replace(const char *path, char *const *lines, int count, char *error,
+                                  size_t error_size) {
+  char draft[4096];
+  if ((size_t)snprintf(draft, sizeof draft, "%s.draft", path) >= sizeof draft) {
+    errno = ENAMETOOLONG;
+    return fail(error, error_size, path, "cannot be written");
+  }
+  FILE *file = fopen(draft, "we");
+  if (!file) return fail(error, error_size, path, "cannot be written; choose another place");
+  for (int i = 0; i < count; i++) fprintf(file, "%s\n", lines[i]);
+  const int bad = fflush(file) != 0 || ferror(file) || fsync(fileno(file)) != 0;
+  if (fclose(file) == 0 && !bad && rename(draft, path) == 0) return KILN_OK;
+  kiln_status status = fail(error, error_size, path, "cannot be written; choose another place");
+  unlink(draft);
+  return status;
+}

@@ -1,0 +1,237 @@
+/* See search.h. */
+#include "autotune/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FINALISTS     6
+#define FINAL_PERCENT 5  /* of the leader's time: who is further away is not raced again */
+#define NOISY_PERCENT 10 /* of the median: a MAD above it says nothing */
+#define TIE_PERCENT   1
+
+kiln_status kiln__search_create(const kiln__space *space, kiln__measurer measurer,
+                                kiln__search *search) {
+  *search = (kiln__search){.space = space, .measurer = measurer, .chosen = -1};
+  search->known = calloc((size_t)space->count + 1, sizeof *search->known);
+  if (!search->known) return KILN_OUT_OF_MEMORY;
+  for (int i = 0; i < space->count; i++) search->known[i].tile = space->tiles[i];
+  return KILN_OK;
+}
+
+void kiln__search_destroy(kiln__search *search) {
+  free(search->known);
+  *search = (kiln__search){0};
+}
+
+static int timed(const kiln__search *s, int index) {
+  return s->known[index].outcome == KILN__OUTCOME_TIMED;
+}
+
+static int fastest(const kiln__search *s, int least_samples) {
+  int best = -1;
+  for (int i = 0; i < s->space->count; i++) {
+    if (!timed(s, i) || s->known[i].samples < least_samples) continue;
+    if (best < 0 || s->known[i].median_ns < s->known[best].median_ns) best = i;
+  }
+  return best;
+}
+
+int kiln__search_leader(const kiln__search *s) { return fastest(s, 1); }
+
+static int is_late(kiln__search *s) {
+  if (s->deadline > 0 && s->measurer.ops->now(s->measurer.self) >= s->deadline) s->out_of_time = 1;
+  return s->out_of_time;
+}
+
+/* ---- statistics ---- */
+
+static int compare_times(const void *a, const void *b) {
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+static int64_t middle(const int64_t *sorted, int count) {
+  return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+}
+
+static void summarise(kiln__candidate *c, const int64_t *times, int count) {
+  int64_t sorted[KILN__FINAL_SAMPLES];
+  memcpy(sorted, times, (size_t)count * sizeof *sorted);
+  qsort(sorted, (size_t)count, sizeof *sorted, compare_times);
+  c->samples = count;
+  c->median_ns = middle(sorted, count);
+  c->lower_ns = sorted[count / 4];
+  c->upper_ns = sorted[count - 1 - count / 4];
+  for (int i = 0; i < count; i++) sorted[i] = llabs(times[i] - c->median_ns);
+  qsort(sorted, (size_t)count, sizeof *sorted, compare_times);
+  c->mad_ns = middle(sorted, count);
+}
+
+/* ---- a race ---- */
+
+typedef struct runner {
+  int index;
+  void *handle; /* NULL = not running: failed or dropped out */
+  kiln__candidate found;
+  int64_t times[KILN__FINAL_SAMPLES];
+  int count;
+} runner;
+
+static void drop(kiln__search *s, runner *r) {
+  if (r->handle) s->measurer.ops->drop(s->measurer.self, r->handle);
+  r->handle = NULL;
+}
+
+static void prepare(kiln__search *s, int index, runner *r) {
+  *r = (runner){.index = index, .found = {.tile = s->space->tiles[index]}};
+  s->measured++;
+  r->found.outcome = s->measurer.ops->prepare(s->measurer.self, &r->found, &r->handle);
+}
+
+static void take_sample(kiln__search *s, runner *r) {
+  int64_t *time = &r->times[r->count];
+  s->num_samples++;
+  r->found.outcome = s->measurer.ops->sample(s->measurer.self, r->handle, time, r->found.reason);
+  if (r->found.outcome == KILN__OUTCOME_TIMED) {
+    summarise(&r->found, r->times, ++r->count);
+    return;
+  }
+  drop(s, r);
+}
+
+/* The least upper quartile of the race: the leader's. */
+static int64_t bar_of(const runner *runners, int count) {
+  const runner *leader = NULL;
+  for (int i = 0; i < count; i++) {
+    const runner *r = &runners[i];
+    if (r->found.outcome != KILN__OUTCOME_TIMED || r->count == 0) continue;
+    if (!leader || r->found.median_ns < leader->found.median_ns) leader = r;
+  }
+  return leader ? leader->found.upper_ns : INT64_MAX;
+}
+
+static void drop_slow(kiln__search *s, runner *runners, int count) {
+  int64_t bar = bar_of(runners, count);
+  const int leader = kiln__search_leader(s);
+  if (leader >= 0 && s->known[leader].upper_ns < bar) bar = s->known[leader].upper_ns;
+  for (int i = 0; i < count; i++) {
+    runner *r = &runners[i];
+    if (r->handle && r->index != s->space->default_index && r->found.lower_ns > bar) drop(s, r);
+  }
+}
+
+/* Takes over what a runner found; what had too little time for a figure stays unknown. */
+static kiln_status take_over(kiln__search *s, runner *r) {
+  kiln__candidate *c = &r->found;
+  drop(s, r);
+  if (c->outcome == KILN__OUTCOME_TIMED && r->count < KILN__RACE_LEAST) return KILN_OK;
+  if (c->outcome == KILN__OUTCOME_TIMED && c->mad_ns * 100 > c->median_ns * NOISY_PERCENT) {
+    c->outcome = KILN__OUTCOME_NOISY;
+    strcpy(c->reason, "its times spread too widely");
+  }
+  s->known[r->index] = *c;
+  return s->keep ? s->keep(s->user, c) : KILN_OK;
+}
+
+/* In the final race nobody drops out: who ties with the leader is told by as many samples of each.
+ */
+static kiln_status run_group(kiln__search *s, const int *indexes, int count, int is_final) {
+  const int samples = is_final ? KILN__FINAL_SAMPLES : KILN__RACE_SAMPLES;
+  runner runners[KILN__RACE_GROUP];
+  int started = 0;
+  for (; started < count && !is_late(s); started++) prepare(s, indexes[started], &runners[started]);
+  for (int round = 0; round < samples && !is_late(s); round++) {
+    for (int i = 0; i < started; i++)
+      if (runners[i].handle) take_sample(s, &runners[i]);
+    if (round + 1 >= KILN__RACE_LEAST && !is_final) drop_slow(s, runners, started);
+  }
+  kiln_status status = KILN_OK;
+  for (int i = 0; i < started; i++) {
+    const kiln_status kept = take_over(s, &runners[i]);
+    if (status == KILN_OK) status = kept;
+  }
+  return status;
+}
+
+kiln_status kiln__search_race(kiln__search *s, const int *indexes, int count) {
+  int group[KILN__RACE_GROUP], size = 0;
+  kiln_status status = KILN_OK;
+  for (int i = 0; i < count && status == KILN_OK; i++) {
+    if (s->known[indexes[i]].outcome == KILN__OUTCOME_UNKNOWN) group[size++] = indexes[i];
+    if (size == 0 || (size < KILN__RACE_GROUP && i + 1 < count)) continue;
+    status = run_group(s, group, size, 0);
+    size = 0;
+  }
+  return status;
+}
+
+/* ---- the choice ---- */
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int ties_with(const kiln__candidate *c, const kiln__candidate *leader) {
+  return c->median_ns - leader->median_ns <=
+         larger(leader->median_ns * TIE_PERCENT / 100, 2 * leader->mad_ns);
+}
+
+/* The fixed order of those who tie. */
+static int is_before(const kiln__candidate *a, const kiln__candidate *b) {
+  if (a->spill_bytes != b->spill_bytes) return a->spill_bytes < b->spill_bytes;
+  if (a->shared_bytes != b->shared_bytes) return a->shared_bytes < b->shared_bytes;
+  return kiln__tile_compare(&a->tile, &b->tile) < 0;
+}
+
+/* Finalists compare with each other alone; where there was no final race, all do. */
+int kiln__search_choose(const kiln__search *s) {
+  const int fallback = s->space->default_index;
+  if (!timed(s, fallback)) return -1;
+  const int samples = s->known[fallback].samples < KILN__FINAL_SAMPLES ? 1 : KILN__FINAL_SAMPLES;
+  const int leader = fastest(s, samples);
+  if (ties_with(&s->known[fallback], &s->known[leader])) return fallback;
+  int best = leader;
+  for (int i = 0; i < s->space->count; i++) {
+    const kiln__candidate *c = &s->known[i];
+    if (timed(s, i) && c->samples >= samples && ties_with(c, &s->known[leader]) &&
+        is_before(c, &s->known[best]))
+      best = i;
+  }
+  return best;
+}
+
+/* The default, and the fastest near the leader; gives their number. */
+static int find_finalists(const kiln__search *s, int *out) {
+  const int leader = kiln__search_leader(s);
+  int count = 0;
+  out[count++] = s->space->default_index;
+  for (;;) {
+    int best = -1;
+    for (int i = 0; i < s->space->count; i++) {
+      const kiln__candidate *c = &s->known[i];
+      int taken = !timed(s, i);
+      for (int k = 0; k < count; k++) taken |= out[k] == i;
+      if (!taken && (best < 0 || c->median_ns < s->known[best].median_ns)) best = i;
+    }
+    if (best < 0 || count == FINALISTS + 1) return count;
+    const int64_t limit = s->known[leader].median_ns * (100 + FINAL_PERCENT) / 100;
+    if (s->known[best].median_ns > limit) return count;
+    out[count++] = best;
+  }
+}
+
+/* A journal may hold the final race already. */
+static int was_final(const kiln__search *s) {
+  const int leader = kiln__search_leader(s), fallback = s->space->default_index;
+  return s->known[leader].samples >= KILN__FINAL_SAMPLES &&
+         s->known[fallback].samples >= KILN__FINAL_SAMPLES;
+}
+
+kiln_status kiln__search_finish(kiln__search *s) {
+  int finalists[FINALISTS + 1];
+  _Static_assert(FINALISTS + 1 <= KILN__RACE_GROUP, "finalists race together");
+  kiln_status status = KILN_OK;
+  if (!timed(s, s->space->default_index)) return KILN_CHECK_FAILED;
+  const int count = find_finalists(s, finalists);
+  if (count > 1 && !is_late(s) && !was_final(s)) status = run_group(s, finalists, count, 1);
+  if (status == KILN_OK) s->chosen = kiln__search_choose(s);
+  return status == KILN_OK && s->chosen < 0 ? KILN_CHECK_FAILED : status;
+}

@@ -1,0 +1,284 @@
+/* See tune.h. */
+#include "autotune/tune.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "autotune/journal.h"
+#include "autotune/simulate.h"
+
+typedef struct session {
+  const kiln__tuning *tuning;
+  kiln__problem problem;
+  kiln__space space;
+  kiln__search search;
+  int chosen_before; /* by a journal's choice of at least the strategy's effort; -1 = none */
+  char *error;
+  size_t error_size;
+} session;
+
+/* ---- what the journal knows ---- */
+
+static int same_environment(const kiln__environment *a, const kiln__environment *b) {
+  char hard[256], soft[256];
+  kiln__environment_compare(a, b, hard, soft, sizeof hard);
+  return !hard[0] && !soft[0];
+}
+
+/* A tile that failed for one shape fails for every other; that its times spread is of one. */
+static int fails_everywhere(kiln__outcome outcome) {
+  return outcome != KILN__OUTCOME_TIMED && outcome != KILN__OUTCOME_NOISY;
+}
+
+static kiln_status learn(void *user, int64_t number, kiln__line *line, const char *why) {
+  session *s = user;
+  (void)number;
+  (void)why;
+  if (!line || !same_environment(&line->environment, &s->tuning->environment)) return KILN_OK;
+  const int same = kiln__problem_same(&line->problem, &s->problem);
+  if (!kiln__spec_same(&line->problem.spec, &s->problem.spec)) return KILN_OK;
+  for (int i = 0; i < line->num_candidates; i++) {
+    const kiln__candidate *c = &line->candidates[i];
+    const int index = kiln__space_find(&s->space, &c->tile);
+    if (index >= 0 && (same || fails_everywhere(c->outcome))) s->search.known[index] = *c;
+  }
+  if (!same || line->kind != KILN__LINE_CHOICE) return KILN_OK;
+  const kiln__strategy *strategy = kiln__strategy_find(line->strategy);
+  if (strategy && strategy->effort >= s->tuning->strategy->effort)
+    s->chosen_before = kiln__space_find(&s->space, &line->tile);
+  return KILN_OK;
+}
+
+/* A choice among all tiles is one only while there is no new tile. */
+static int is_done(const session *s) {
+  if (s->chosen_before < 0) return 0;
+  if (s->tuning->strategy != &kiln__strategy_exhaustive) return 1;
+  for (int i = 0; i < s->space.count; i++)
+    if (s->search.known[i].outcome == KILN__OUTCOME_UNKNOWN) return 0;
+  return 1;
+}
+
+/* ---- what it is told ---- */
+
+static kiln__line line_of(const session *s, kiln__line_kind kind, kiln__candidate *candidates,
+                          int count) {
+  return (kiln__line){.kind = kind,
+                      .environment = s->tuning->environment,
+                      .problem = s->problem,
+                      .shape = s->tuning->shape,
+                      .candidates = candidates,
+                      .num_candidates = count};
+}
+
+static kiln_status keep(void *user, const kiln__candidate *candidate) {
+  const session *s = user;
+  kiln__candidate copy = *candidate;
+  if (!s->tuning->records) return KILN_OK;
+  const kiln__line line = line_of(s, KILN__LINE_CANDIDATE, &copy, 1);
+  return kiln__journal_append(s->tuning->records, &line, s->error, s->error_size);
+}
+
+/* A search that ran out of time says so in place of its strategy: it is usable, and the next one
+ * goes on. */
+static kiln_status keep_choice(const session *s) {
+  int count = 0;
+  if (!s->tuning->records || !s->tuning->strategy->measures) return KILN_OK;
+  kiln__candidate *candidates = calloc((size_t)s->space.count, sizeof *candidates);
+  if (!candidates) return KILN_OUT_OF_MEMORY;
+  for (int i = 0; i < s->space.count; i++)
+    if (s->search.known[i].outcome != KILN__OUTCOME_UNKNOWN)
+      candidates[count++] = s->search.known[i];
+  kiln__line line = line_of(s, KILN__LINE_CHOICE, candidates, count);
+  line.tile = s->space.tiles[s->search.chosen];
+  line.standard = s->space.tiles[s->space.default_index];
+  snprintf(line.strategy, sizeof line.strategy, "%s",
+           s->search.out_of_time ? "partial" : s->tuning->strategy->name);
+  kiln_status status = kiln__journal_append(s->tuning->records, &line, s->error, s->error_size);
+  free(candidates);
+  return status;
+}
+
+/* ---- the run ---- */
+
+static kiln_status refuse_default(session *s) {
+  const kiln__candidate *c = &s->search.known[s->space.default_index];
+  if (c->outcome == KILN__OUTCOME_UNKNOWN)
+    snprintf(s->error, s->error_size,
+             "the budget ended before the default tile was timed; give a larger --budget");
+  else
+    snprintf(s->error, s->error_size,
+             "the default tile could not be timed (%s: %s); nothing was chosen, so look at it with "
+             "kiln verify, or tune again when the device is idle",
+             kiln__outcome_name(c->outcome), c->reason);
+  return c->outcome == KILN__OUTCOME_UNKNOWN ? KILN_TIMEOUT : KILN_CHECK_FAILED;
+}
+
+static kiln_status search(session *s) {
+  kiln__search *x = &s->search;
+  if (!s->tuning->strategy->measures) return s->tuning->strategy->run(x);
+  kiln_status status = kiln__search_race(x, &s->space.default_index, 1);
+  if (status != KILN_OK) return status;
+  if (x->known[s->space.default_index].outcome != KILN__OUTCOME_TIMED) return refuse_default(s);
+  status = s->tuning->strategy->run(x);
+  if (status == KILN_OK) status = kiln__search_finish(x);
+  return status == KILN_CHECK_FAILED ? refuse_default(s) : status;
+}
+
+static double median_us(const kiln__candidate *c) {
+  return c->outcome == KILN__OUTCOME_TIMED ? (double)c->median_ns / 1e3 : 0;
+}
+
+static void report(const session *s, int from_records, kiln_tune_result *r) {
+  const kiln__search *x = &s->search;
+  const int chosen = x->chosen, fallback = s->space.default_index;
+  *r = (kiln_tune_result){.size = sizeof *r,
+                          .tile = s->space.tiles[chosen],
+                          .default_tile = s->space.tiles[fallback],
+                          .time_us = median_us(&x->known[chosen]),
+                          .default_us = median_us(&x->known[fallback]),
+                          .predicted_us = s->space.predicted_us[chosen],
+                          .legal = s->space.count,
+                          .measured = x->measured,
+                          .samples = x->num_samples,
+                          .complete = !x->out_of_time,
+                          .from_records = from_records};
+  for (int i = 0; i < s->space.count; i++) {
+    const kiln__outcome outcome = x->known[i].outcome;
+    r->known += outcome != KILN__OUTCOME_UNKNOWN;
+    r->failed += outcome != KILN__OUTCOME_UNKNOWN && outcome != KILN__OUTCOME_TIMED;
+  }
+}
+
+static kiln_status run(session *s, kiln_tune_result *result) {
+  const kiln__tuning *t = s->tuning;
+  kiln_status status = KILN_OK;
+  s->search.keep = keep;
+  s->search.user = s;
+  if (t->budget_s > 0) s->search.deadline = t->measurer.ops->now(t->measurer.self) + t->budget_s;
+  if (t->records && t->strategy->measures)
+    status = kiln__journal_read(t->records, 1, learn, s, s->error, s->error_size);
+  if (status != KILN_OK) return status;
+  const int done = is_done(s);
+  if (done) {
+    s->search.chosen = s->chosen_before;
+  } else {
+    status = search(s);
+    if (status == KILN_OK) status = keep_choice(s);
+  }
+  if (status == KILN_OK) report(s, done, result);
+  return status;
+}
+
+kiln_status kiln__tuning_run(const kiln__tuning *t, kiln_tune_result *result, char *error,
+                             size_t error_size) {
+  session s = {.tuning = t, .chosen_before = -1, .error = error, .error_size = error_size};
+  snprintf(error, error_size, "no memory is left to tune");
+  s.problem = kiln__problem_of(&t->spec, &t->shape);
+  kiln_status status =
+      kiln__space_create(t->ctx, &t->spec, &t->shape, t->environment.num_sms, &s.space);
+  if (status != KILN_OK) {
+    snprintf(error, error_size, "%s", kiln_last_error(t->ctx));
+    return status;
+  }
+  if (t->wanted && kiln__space_restrict(&s.space, t->wanted, t->user) != 0) {
+    snprintf(error, error_size, "there is no time of the default tile; record a tuning first");
+    status = KILN_INVALID_ARGUMENT;
+  }
+  if (status == KILN_OK) status = kiln__search_create(&s.space, t->measurer, &s.search);
+  if (status == KILN_OK) status = run(&s, result);
+  kiln__search_destroy(&s.search);
+  kiln__space_destroy(&s.space);
+  return status;
+}
+
+/* ---- a journal in place of a device ---- */
+
+typedef struct replay {
+  kiln__problem problem;
+  int found;
+  kiln__environment environment; /* of the first record of the problem */
+  kiln__candidate *rows;
+  int count, room;
+} replay;
+
+static kiln_status add_row(replay *r, const kiln__candidate *candidate) {
+  for (int i = 0; i < r->count; i++) {
+    if (kiln__tile_compare(&r->rows[i].tile, &candidate->tile) != 0) continue;
+    r->rows[i] = *candidate;
+    return KILN_OK;
+  }
+  if (r->count == r->room) {
+    const int room = r->room ? 2 * r->room : 64;
+    kiln__candidate *grown = realloc(r->rows, (size_t)room * sizeof *grown);
+    if (!grown) return KILN_OUT_OF_MEMORY;
+    r->rows = grown;
+    r->room = room;
+  }
+  r->rows[r->count++] = *candidate;
+  return KILN_OK;
+}
+
+static kiln_status collect(void *user, int64_t number, kiln__line *line, const char *why) {
+  replay *r = user;
+  kiln_status status = KILN_OK;
+  (void)number;
+  (void)why;
+  if (!line || !kiln__problem_same(&line->problem, &r->problem)) return KILN_OK;
+  if (!r->found) r->environment = line->environment;
+  r->found = 1;
+  if (!same_environment(&line->environment, &r->environment)) return KILN_OK;
+  for (int i = 0; i < line->num_candidates && status == KILN_OK; i++)
+    status = add_row(r, &line->candidates[i]);
+  return status;
+}
+
+static int is_row(void *user, const kiln_tile *tile) {
+  const replay *r = user;
+  for (int i = 0; i < r->count; i++)
+    if (kiln__tile_compare(&r->rows[i].tile, tile) == 0) return 1;
+  return 0;
+}
+
+static kiln_status simulate(kiln__tuning *t, const char *path, kiln_tune_result *result,
+                            char *error, size_t error_size) {
+  replay r = {.problem = kiln__problem_of(&t->spec, &t->shape)};
+  snprintf(error, error_size, "no memory is left for %s", path);
+  kiln_status status = kiln__journal_read(path, 0, collect, &r, error, error_size);
+  if (status == KILN_OK && !r.found) {
+    snprintf(error, error_size, "%s has no record of this problem; kiln records show lists them",
+             path);
+    status = KILN_INVALID_ARGUMENT;
+  }
+  if (status == KILN_OK) {
+    kiln__simulation device = {.rows = r.rows, .count = r.count, .seed = 1, .noise = -1};
+    t->environment = r.environment;
+    t->measurer = kiln__simulation_measurer(&device);
+    t->wanted = is_row;
+    t->user = &r;
+    status = kiln__tuning_run(t, result, error, error_size);
+  }
+  free(r.rows);
+  return status;
+}
+
+kiln_status kiln__tune(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_attn_args *shape,
+                       const kiln_tune_options *options, kiln_tune_result *result, char *error,
+                       size_t error_size) {
+  kiln__tuning t = {.ctx = ctx,
+                    .spec = *spec,
+                    .shape = *shape,
+                    .budget_s = options->budget_s,
+                    .records = options->records};
+  t.strategy = kiln__strategy_find(options->strategy ? options->strategy : "hillclimb");
+  if (!t.strategy) {
+    snprintf(error, error_size, "strategy %s is unknown; there are %s", options->strategy,
+             kiln__strategy_names());
+    return KILN_INVALID_ARGUMENT;
+  }
+  if (options->simulate) return simulate(&t, options->simulate, result, error, error_size);
+  snprintf(error, error_size,
+           "tuning measures on a GPU, which this version does not do yet; give a journal to replay "
+           "(--simulate)");
+  return KILN_UNSUPPORTED;
+}

@@ -1,0 +1,41 @@
+/* Tuning one problem: journal, strategy, race, choice, record. kiln__tune and kiln__records_command
+ * are what the runtime's table of services holds (generator/services.c). */
+#ifndef KILN_AUTOTUNE_TUNE_H
+#define KILN_AUTOTUNE_TUNE_H
+
+#include "autotune/measure.h"
+#include "autotune/line.h"
+#include "autotune/strategy.h"
+
+typedef struct kiln__tuning {
+  kiln_context *ctx;
+  kiln_attn_spec spec; /* resolved */
+  kiln_attn_args shape;
+  const kiln__strategy *strategy;
+  double budget_s;     /* 0 = none */
+  const char *records; /* journal that is read and appended to; NULL = none */
+  kiln__environment environment;
+  kiln__measurer measurer;
+  /* Which tiles may be tried; NULL = all that are legal. */
+  int (*wanted)(void *user, const kiln_tile *tile);
+  void *user;
+} kiln__tuning;
+
+/* Errors: CHECK_FAILED where the default tile cannot be timed, IO_FAILED, OUT_OF_MEMORY. */
+kiln_status kiln__tuning_run(const kiln__tuning *tuning, kiln_tune_result *result, char *error,
+                             size_t error_size);
+
+/* kiln_tune of the public header, with the context's records file filled in. */
+kiln_status kiln__tune(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_attn_args *shape,
+                       const kiln_tune_options *options, kiln_tune_result *result, char *error,
+                       size_t error_size);
+
+/* kiln_records_command of the public header; own: the user's records file. *json: malloc'd. */
+kiln_status kiln__records_command(kiln_context *ctx, const char *verb, const char *const *files,
+                                  int32_t num_files, const char *own, const char *out, char **json,
+                                  char *error, size_t error_size);
+
+/* Where this context would measure; "" and 0 for what is not known: without a GPU, most of it. */
+kiln_status kiln__environment_of(kiln_context *ctx, kiln__environment *environment);
+
+#endif

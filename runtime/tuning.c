@@ -1,0 +1,72 @@
+/* Tuning and its records: the public functions over the autotuner's table, and where the user's own
+ * records lie. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/objects.h"
+
+#define PATH_SIZE     4096
+#define SENTENCE_SIZE 4096
+
+/* KILN_RECORD, else a file in the cache directory; NULL where there is neither. */
+static const char *own_records(const kiln_context *ctx, char path[PATH_SIZE]) {
+  const char *named = kiln__env_get(&ctx->env, KILN__ENV_KILN_RECORD);
+  if (named) return named;
+  if (!ctx->cache.dir) return NULL;
+  const int length = snprintf(path, PATH_SIZE, "%s/tuning.jsonl", ctx->cache.dir);
+  return length < PATH_SIZE ? path : NULL;
+}
+
+static kiln_status refuse_empty(kiln_context *ctx) {
+  return kiln__context_fail(ctx, KILN_UNSUPPORTED,
+                            "this library holds no tuner: link libkiln in place of libkiln_rt");
+}
+
+kiln_status kiln_tune(kiln_context *ctx, const kiln_attn_spec *given_spec,
+                      const kiln_attn_args *given_shape, const kiln_tune_options *given,
+                      kiln_tune_result *result) {
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_tile none;
+  kiln_attn_args shape;
+  kiln_tune_options options = KILN_TUNE_OPTIONS_INIT;
+  kiln_tune_result whole = {.size = sizeof whole};
+  char path[PATH_SIZE], error[SENTENCE_SIZE] = "";
+  if (!result || !given_shape) return kiln__context_null(ctx);
+  kiln_status status = kiln__context_enter(ctx);
+  if (status != KILN_OK) return status;
+  if (!ctx->services.tuner) return refuse_empty(ctx);
+  if (given && kiln__copy_sized(&options, sizeof options, given, sizeof options) != 0)
+    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                              "options.size is not sizeof(kiln_tune_options): start from "
+                              "KILN_TUNE_OPTIONS_INIT");
+  status = kiln__take_spec(ctx, given_spec, NULL, &spec, &none);
+  if (status == KILN_OK) status = kiln__take_args(ctx, given_shape, &shape);
+  if (status == KILN_OK) status = kiln__check_sizes(ctx, &shape);
+  if (status == KILN_OK) status = kiln__context_resolve(ctx, &spec, &none);
+  if (status != KILN_OK) return status;
+  if (!options.records && !options.simulate) options.records = own_records(ctx, path);
+  status = ctx->services.tuner->tune(ctx, &spec, &shape, &options, &whole, error, sizeof error);
+  if (status != KILN_OK) return kiln__context_fail(ctx, status, "%s", error);
+  kiln__info_copy(result, &whole, sizeof whole);
+  return KILN_OK;
+}
+
+kiln_status kiln_records_command(kiln_context *ctx, const char *verb, const char *const *files,
+                                 int32_t num_files, const char *out, const char **json) {
+  char path[PATH_SIZE], error[SENTENCE_SIZE] = "";
+  char *text = NULL;
+  if (!verb || !json || num_files < 0 || (num_files > 0 && !files)) return kiln__context_null(ctx);
+  *json = NULL;
+  kiln_status status = kiln__context_enter(ctx);
+  if (status != KILN_OK) return status;
+  if (!ctx->services.tuner) return refuse_empty(ctx);
+  status = ctx->services.tuner->records(ctx, verb, files, num_files, own_records(ctx, path), out,
+                                        &text, error, sizeof error);
+  if (status == KILN_INVALID_ARGUMENT || status == KILN_OUT_OF_MEMORY) {
+    free(text);
+    return kiln__context_fail(ctx, status, "%s", error);
+  }
+  const kiln_status given = kiln__give_json(ctx, text, json);
+  if (status == KILN_OK) return given;
+  return kiln__context_fail(ctx, status, "%s", error);
+}
