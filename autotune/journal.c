@@ -115,7 +115,7 @@ kiln_status kiln__journal_append_text(const char *path, const char *text, char *
   if (status == KILN_OK) {
     const size_t before = is_torn(fd) ? 1 : 0;
     whole[0] = '\n';
-    memcpy(whole + before, text, length);
+    memcpy(whole + before, text, length + 1);
     whole[before + length] = '\n';
     status = write_whole(fd, whole, before + length + 1, path, error, error_size);
     if (close(fd) != 0 && status == KILN_OK) status = fail(error, error_size, path, "was not kept");

@@ -18,14 +18,14 @@ typedef struct row {
   const char *name;
   size_t offset, size;
   row_kind kind;
+  int is_soft;              /* of environments */
   int64_t least, most;      /* of numbers */
   const char *const *names; /* of enums, ended by NULL */
-  int is_soft;              /* of environments */
 } row;
 
 #define FIELD(type, member) offsetof(type, member), sizeof(((type *)0)->member)
 #define ENV(member, kind, soft) \
-  { #member, FIELD(kiln__environment, member), kind, 0, INT64_MAX, NULL, soft }
+  { #member, FIELD(kiln__environment, member), kind, soft, 0, INT64_MAX, NULL }
 
 static const row environment_rows[] = {
     ENV(compute_capability, ROW_TEXT, 0),
@@ -48,7 +48,7 @@ static const char *const dtype_names[] = {"fp16", "bf16", "e4m3", NULL};
 static const char *const mask_names[] = {"none", "causal", NULL};
 
 #define SPEC(member, kind, names) \
-  { #member, FIELD(kiln_attn_spec, member), kind, 1, 65536, names, 0 }
+  { #member, FIELD(kiln_attn_spec, member), kind, 0, 1, 65536, names }
 static const row spec_rows[] = {
     SPEC(arch, ROW_TEXT, NULL),
     SPEC(pass, ROW_ENUM, pass_names),
@@ -61,7 +61,7 @@ static const row spec_rows[] = {
 };
 
 #define NUMBER(type, member, least, most) \
-  { #member, FIELD(type, member), ROW_INT32, least, most, NULL, 0 }
+  { #member, FIELD(type, member), ROW_INT32, 0, least, most, NULL }
 static const row problem_rows[] = {
     NUMBER(kiln__problem, seqlen_q_log2, 0, 63),
     NUMBER(kiln__problem, seqlen_k_log2, 0, 63),
@@ -91,9 +91,9 @@ _Static_assert(sizeof outcome_names / sizeof *outcome_names == KILN__OUTCOME_COU
                "every outcome has a name");
 
 #define MEASURED(member, kind) \
-  { #member, FIELD(kiln__candidate, member), kind, 0, INT64_MAX / 1000, NULL, 0 }
+  { #member, FIELD(kiln__candidate, member), kind, 0, 0, INT64_MAX / 1000, NULL }
 static const row candidate_rows[] = {
-    {"outcome", FIELD(kiln__candidate, outcome), ROW_ENUM, 0, 0, outcome_names, 0},
+    {"outcome", FIELD(kiln__candidate, outcome), ROW_ENUM, 0, 0, 0, outcome_names},
     MEASURED(median_ns, ROW_INT64),
     MEASURED(mad_ns, ROW_INT64),
     MEASURED(lower_ns, ROW_INT64),
@@ -302,8 +302,8 @@ static int was_timed(const kiln__line *line, const kiln_tile *tile) {
 }
 
 static int read_choice(const reader *in, const json_t *root, kiln__line *line) {
-  static const row strategy_row = {"strategy", FIELD(kiln__line, strategy), ROW_TEXT, 0, 0, NULL,
-                                   0};
+  static const row strategy_row = {"strategy", FIELD(kiln__line, strategy), ROW_TEXT, 0, 0, 0,
+                                   NULL};
   line->tile = line->standard = (kiln_tile)KILN_TILE_INIT;
   if (read_member(in, root, "tile", tile_rows, &line->tile)) return -1;
   if (read_member(in, root, "default", tile_rows, &line->standard)) return -1;
@@ -327,7 +327,7 @@ static int read_line(const reader *in, const json_t *root, kiln__line *line) {
   if (read_member(in, root, "problem", problem_rows, &line->problem)) return -1;
   if (read_member(in, root, "problem", spec_rows, &line->problem.spec)) return -1;
   if (read_member(in, root, "shape", shape_rows, &line->shape)) return -1;
-  if (line->shape.num_heads % line->shape.num_heads_k != 0)
+  if (line->shape.num_heads_k < 1 || line->shape.num_heads % line->shape.num_heads_k != 0)
     return refuse(in, "num_heads", "is no whole multiple of num_heads_k");
   const kiln__problem own = kiln__problem_of(&line->problem.spec, &line->shape);
   if (!kiln__problem_same(&own, &line->problem))

@@ -70,11 +70,10 @@ static void summarise(kiln__candidate *c, const int64_t *times, int count) {
 /* ---- a race ---- */
 
 typedef struct runner {
-  int index;
-  void *handle; /* NULL = not running: failed or dropped out */
+  int index, count; /* of the space; samples so far */
+  void *handle;     /* NULL = not running: failed or dropped out */
   kiln__candidate found;
   int64_t times[KILN__FINAL_SAMPLES];
-  int count;
 } runner;
 
 static void drop(kiln__search *s, runner *r) {

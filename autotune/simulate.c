@@ -4,6 +4,7 @@
 #include "autotune/space.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,7 +88,7 @@ static kiln__outcome sample(void *self, void *candidate, int64_t *time_ns, char 
   const double median = (double)h->row->median_ns;
   if (h->row->outcome == KILN__OUTCOME_HANG && h->count == 2) {
     s->clock += HANG_SECONDS;
-    strcpy(reason, "a launch did not end");
+    snprintf(reason, KILN__REASON_SIZE, "a launch did not end");
     return KILN__OUTCOME_HANG;
   }
   double share =

@@ -240,9 +240,9 @@ static int is_row(void *user, const kiln_tile *tile) {
   return 0;
 }
 
-static kiln_status simulate(kiln__tuning *t, const char *path, kiln_tune_result *result,
-                            char *error, size_t error_size) {
-  replay r = {.problem = kiln__problem_of(&t->spec, &t->shape)};
+static kiln_status simulate(kiln__tuning t, const char *path, kiln_tune_result *result, char *error,
+                            size_t error_size) {
+  replay r = {.problem = kiln__problem_of(&t.spec, &t.shape)};
   snprintf(error, error_size, "no memory is left for %s", path);
   kiln_status status = kiln__journal_read(path, 0, collect, &r, error, error_size);
   if (status == KILN_OK && !r.found) {
@@ -252,11 +252,11 @@ static kiln_status simulate(kiln__tuning *t, const char *path, kiln_tune_result 
   }
   if (status == KILN_OK) {
     kiln__simulation device = {.rows = r.rows, .count = r.count, .seed = 1, .noise = -1};
-    t->environment = r.environment;
-    t->measurer = kiln__simulation_measurer(&device);
-    t->wanted = is_row;
-    t->user = &r;
-    status = kiln__tuning_run(t, result, error, error_size);
+    t.environment = r.environment;
+    t.measurer = kiln__simulation_measurer(&device);
+    t.wanted = is_row;
+    t.user = &r;
+    status = kiln__tuning_run(&t, result, error, error_size);
   }
   free(r.rows);
   return status;
@@ -276,7 +276,7 @@ kiln_status kiln__tune(kiln_context *ctx, const kiln_attn_spec *spec, const kiln
              kiln__strategy_names());
     return KILN_INVALID_ARGUMENT;
   }
-  if (options->simulate) return simulate(&t, options->simulate, result, error, error_size);
+  if (options->simulate) return simulate(t, options->simulate, result, error, error_size);
   snprintf(error, error_size,
            "tuning measures on a GPU, which this version does not do yet; give a journal to replay "
            "(--simulate)");

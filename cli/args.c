@@ -17,8 +17,6 @@ typedef struct planned {
 } planned;
 
 static const planned planned_words[] = {
-    {"tune", "the tuner is not built yet; every kernel runs with its default tile"},
-    {"records", "tuning records are not built yet"},
     {"--manifest", "no file of selections is read yet; give the lists as flags"},
     {"--from", "tuning records are not built yet; a selection takes their place"},
     {"--window-left", "no kernel has a sliding window yet; leave it out"},
@@ -39,8 +37,6 @@ static const planned planned_words[] = {
     {"--shapes", "no file of shapes is read yet; --seqlen-q, --batch and --num-heads give them"},
     {"--against", "the comparison is not built yet; --algorithm flash,standard times both"},
     {"--report", "no page is written yet; --json gives the figures"},
-    {"--strategy", "the tuner is not built yet"},
-    {"--budget", "the tuner is not built yet"},
 };
 
 kiln_status kiln__refuse_planned(const char *word) {

@@ -6,6 +6,7 @@
 #include "device.h"
 #include "out.h"
 #include "selection.h"
+#include "shape.h"
 #include "textbook.h"
 #include "verbs.h"
 
@@ -26,37 +27,6 @@ typedef struct session {
   kiln_attn_args shape;
   kiln__variant *variant; /* at hand */
 } session;
-
-/* ---- shape ---- */
-
-static kiln_status read_shape(const kiln__args *args, kiln_attn_args *shape) {
-  int64_t batch = 1, seqlen_q = 4096, num_heads = 16;
-  kiln_status status = kiln__args_integer(args, "--batch", 0, INT32_MAX, &batch);
-  if (status == KILN_OK) status = kiln__args_integer(args, "--seqlen-q", 0, INT32_MAX, &seqlen_q);
-  if (status == KILN_OK) status = kiln__args_integer(args, "--num-heads", 1, INT32_MAX, &num_heads);
-  int64_t seqlen_k = seqlen_q, num_heads_k = num_heads;
-  if (status == KILN_OK) status = kiln__args_integer(args, "--seqlen-k", 0, INT32_MAX, &seqlen_k);
-  if (status == KILN_OK)
-    status = kiln__args_integer(args, "--num-heads-k", 1, INT32_MAX, &num_heads_k);
-  if (status != KILN_OK) return status;
-  if (num_heads % num_heads_k != 0)
-    return kiln__fail(KILN_INVALID_ARGUMENT,
-                      "--num-heads %lld is not a whole multiple of --num-heads-k %lld",
-                      (long long)num_heads, (long long)num_heads_k);
-  *shape = (kiln_attn_args)KILN_ATTN_ARGS_INIT;
-  shape->batch = (int32_t)batch;
-  shape->seqlen_q = (int32_t)seqlen_q;
-  shape->seqlen_k = (int32_t)seqlen_k;
-  shape->num_heads = (int32_t)num_heads;
-  shape->num_heads_k = (int32_t)num_heads_k;
-  return KILN_OK;
-}
-
-static json_t *shape_json(const kiln_attn_args *shape) {
-  return json_pack("{s:i, s:i, s:i, s:i, s:i}", "batch", (int)shape->batch, "seqlen_q",
-                   (int)shape->seqlen_q, "seqlen_k", (int)shape->seqlen_k, "num_heads",
-                   (int)shape->num_heads, "num_heads_k", (int)shape->num_heads_k);
-}
 
 /* ---- occupancy ---- */
 
@@ -328,7 +298,7 @@ static kiln_status describe(const session *s, const kiln_plan_info *plan) {
   json_t *object = json_object();
   bool json = kiln__args_has(s->args, "--json");
   kiln__variant_json(object, &s->variant->spec, &s->variant->tile);
-  json_object_set_new(object, "shape", shape_json(&s->shape));
+  json_object_set_new(object, "shape", kiln__shape_json(&s->shape));
   add_plan(s, plan, object);
   kiln_status status = plan->pack ? add_packed(s, plan, object) : add_kernel(s, object);
   if (status == KILN_OK) status = add_prediction(s, object);
@@ -359,7 +329,7 @@ static kiln_status explain(session *s) {
 static kiln_status run(const kiln__args *args) {
   session s = {.args = args};
   kiln__selection selection;
-  kiln_status status = read_shape(args, &s.shape);
+  kiln_status status = kiln__shape_read(args, &s.shape);
   if (status == KILN_OK) status = kiln__device_open(args, KILN__DEVICE_TO_ASK, &s.device, &s.ctx);
   if (status != KILN_OK) return status;
   status = kiln__selection_create(s.ctx, s.device, args, KILN__OPEN_IS_DEFAULT, &selection);

@@ -10,9 +10,9 @@
 #include <string.h>
 
 static const kiln__verb *const verbs[] = {
-    &kiln__verb_generate, &kiln__verb_compile, &kiln__verb_run,   &kiln__verb_verify,
-    &kiln__verb_explain,  &kiln__verb_trace,   &kiln__verb_bench, &kiln__verb_cache,
-    &kiln__verb_pack,     &kiln__verb_doctor,
+    &kiln__verb_generate, &kiln__verb_compile, &kiln__verb_run,     &kiln__verb_verify,
+    &kiln__verb_explain,  &kiln__verb_trace,   &kiln__verb_bench,   &kiln__verb_cache,
+    &kiln__verb_pack,     &kiln__verb_tune,    &kiln__verb_records, &kiln__verb_doctor,
 };
 
 enum { NUM_VERBS = sizeof verbs / sizeof verbs[0] };
