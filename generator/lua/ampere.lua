@@ -20,11 +20,16 @@ local preferred = {
 }
 
 -- Where the assembler spills with the tiles above; tried before them. Found by
--- tests/nvrtc_matrix.lua.
+-- tests/nvrtc_matrix.lua. head_dim and head_dim_v: the least and the most.
+local wide_values = { head_dim = { 64, 64 }, head_dim_v = { 256, 256 }, { 64, 64, 1, 4 } }
 local instead = {
+  sm_80 = { { head_dim = { 192, 192 }, head_dim_v = { 128, 128 }, { 128, 16, 2, 4 } } },
+  sm_86 = { wide_values },
+  sm_89 = { wide_values },
   sm_120 = {
-    { from = 56, upto = 64, { 128, 32, 2, 4 } },
-    { from = 120, upto = 120, { 128, 16, 2, 4 } },
+    { head_dim = { 1, 64 }, head_dim_v = { 56, 64 }, { 128, 32, 2, 4 } },
+    { head_dim = { 56, 64 }, head_dim_v = { 1, 64 }, { 128, 32, 2, 4 } },
+    { head_dim = { 120, 120 }, head_dim_v = { 120, 120 }, { 128, 16, 2, 4 } },
   },
 }
 
@@ -92,31 +97,37 @@ local function two_fit(spec, tile, arch)
   return 2 * (derive(spec, tile).map.bytes + arch.smem_reserved) <= arch.smem_per_sm
 end
 
--- The tiles to try for a spec, in order.
+-- The tiles to try for a spec, in order; how many of them are taken as soon as they are legal.
 local function candidates(spec, arch)
   local out = {}
-  for _, row in ipairs(instead[arch.name] or {}) do
-    local widest = math.max(spec.head_dim, spec.head_dim_v)
-    if widest >= row.from and widest <= row.upto then table.move(row, 1, #row, #out + 1, out) end
+  local function lies(field, row)
+    return spec[field] >= row[field][1] and spec[field] <= row[field][2]
   end
+  for _, row in ipairs(instead[arch.name] or {}) do
+    if lies("head_dim", row) and lies("head_dim_v", row) then
+      table.move(row, 1, #row, #out + 1, out)
+    end
+  end
+  local first = #out
   for _, row in ipairs(preferred) do
     local fits = spec.head_dim <= row.upto[1] and spec.head_dim_v <= row.upto[2]
     if fits then table.move(row, 1, #row, #out + 1, out) end
   end
-  return out
+  return out, first
 end
 
 -- wanted: the fields that were given, or nil.
 function ampere.default_tile(spec, arch, wanted)
   wanted = wanted or {}
   local legal, reason
-  for _, t in ipairs(candidates(spec, arch)) do
+  local tries, first = candidates(spec, arch)
+  for i, t in ipairs(tries) do
     local tile = {
       block_m = wanted.block_m or t[1], block_n = wanted.block_n or t[2],
       num_stages = wanted.num_stages or t[3], num_warps = wanted.num_warps or t[4],
     }
     local ok, why = ampere.check(spec, tile, arch)
-    if ok and two_fit(spec, tile, arch) then return tile end
+    if ok and (i <= first or two_fit(spec, tile, arch)) then return tile end
     if ok then legal = legal or tile else reason = reason or why end
   end
   return legal, reason
