@@ -273,7 +273,7 @@ static kiln_status run(command *c, const char *verb, const char *const *files, i
   const int is_export = strcmp(verb, "export") == 0 && num_files == 0;
   const int is_import = strcmp(verb, "import") == 0 && num_files == 1;
   if ((is_export || is_import) && !own) {
-    snprintf(error, error_size, "there is no file of own records; set KILN_RECORD to one");
+    snprintf(error, error_size, "there is no file of own records; set KILN_RECORDS to one");
     return KILN_INVALID_ARGUMENT;
   }
   if (is_export) return export(c, own, out, answer, error, error_size);

@@ -10,8 +10,8 @@
   X(KILN_CACHE_DIR, "directory of the kernel cache; empty = no cache on disk")             \
   X(KILN_CACHE_MAX, "size limit of the cache, for example 500M or 2G; default 1G")         \
   X(KILN_PACK_PATH, "kernel packs to look in, separated by colons")                        \
-  X(KILN_RECORDS, "reserved: tuning records to read, separated by colons")                 \
-  X(KILN_RECORD, "file that tuning records are appended to; default one in the cache")     \
+  X(KILN_RECORDS, "tuning records, separated by colons; the first is appended to")         \
+  X(KILN_RECORD, "reserved: file that the problems of a run are written to")               \
   X(KILN_JIT, "on or off: off refuses to compile what no pack and no cache holds")         \
   X(KILN_TUNE, "reserved: off, cached or measure")                                         \
   X(KILN_LOG, "error, warning, info or debug: what goes to stderr")                        \

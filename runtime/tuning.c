@@ -2,19 +2,20 @@
  * records lie. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/objects.h"
 
 #define PATH_SIZE     4096
 #define SENTENCE_SIZE 4096
 
-/* KILN_RECORD, else a file in the cache directory; NULL where there is neither. */
+/* The first file of KILN_RECORDS, else one in the cache directory; NULL where there is neither. */
 static const char *own_records(const kiln_context *ctx, char path[PATH_SIZE]) {
-  const char *named = kiln__env_get(&ctx->env, KILN__ENV_KILN_RECORD);
-  if (named) return named;
-  if (!ctx->cache.dir) return NULL;
-  const int length = snprintf(path, PATH_SIZE, "%s/tuning.jsonl", ctx->cache.dir);
-  return length < PATH_SIZE ? path : NULL;
+  const char *named = kiln__env_get(&ctx->env, KILN__ENV_KILN_RECORDS);
+  if (!named && !ctx->cache.dir) return NULL;
+  const int length = named ? snprintf(path, PATH_SIZE, "%.*s", (int)strcspn(named, ":"), named)
+                           : snprintf(path, PATH_SIZE, "%s/tuning.jsonl", ctx->cache.dir);
+  return length > 0 && length < PATH_SIZE ? path : NULL;
 }
 
 static kiln_status refuse_empty(kiln_context *ctx) {

@@ -297,8 +297,8 @@ typedef struct kiln_tune_options {
   size_t size;
   const char *strategy; /* "estimate", "hillclimb" or "exhaustive"; NULL = hillclimb */
   double budget_s;      /* seconds; 0 = no limit */
-  /* Journal that is read first and appended to; NULL = KILN_RECORD, else tuning.jsonl in the cache
-   * directory, and none in a simulation */
+  /* Journal that is read first and appended to; NULL = the first of KILN_RECORDS, else tuning.jsonl
+   * in the cache directory, and none in a simulation */
   const char *records;
   const char *simulate; /* a journal whose times stand for a GPU; NULL = the context's */
 } kiln_tune_options;

@@ -10,7 +10,7 @@ problem="--arch sm_90a --dtype bf16 --head-dim 256 --no-causal \
   --batch 8 --seqlen-q 2048 --num-heads 8"
 replay="tune $problem --device none --simulate $journal"
 own="$work/own.jsonl"
-export KILN_RECORD="$own"
+export KILN_RECORDS="$own:$work/other.jsonl"
 
 # value NAME: of the one JSON object on stdout, a word or a number
 value() { grep -o "\"$1\": *[^,{}]*" "$work/stdout" | head -1 | sed 's/.*: *//'; }
