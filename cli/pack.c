@@ -14,6 +14,7 @@
 static const kiln__flag flags[] = {
     {"-o", "PATH", "build: the file, default kiln.pack; extract, embed: the directory"},
     {"--dry-run", NULL, "build: count, size and time, by estimate; nothing is compiled"},
+    {"--from", "FILE", "build: the kernels of these problems, as KILN_RECORD writes them"},
     {"--max-size", "N", "build: refuse a larger pack as soon as it is known (5M, 800K)"},
     {"--key", "KEY", "verify: public key, 64 hex digits or a file; sign: file of the secret key"},
     {"--json", NULL, "one object a line"},
@@ -371,8 +372,8 @@ static const struct command {
   kiln_status (*run)(kiln_context *ctx, const kiln__args *args);
 } commands[] = {
     {"build",
-     "build SELECTION [-o FILE] [--dry-run] [--max-size N]",
-     {"-o", "--dry-run", "--max-size"},
+     "build SELECTION|--from FILE [-o FILE] [--dry-run] [--max-size N]",
+     {"-o", "--from", "--dry-run", "--max-size"},
      {1, 1},
      true,
      kiln__pack_build},

@@ -89,7 +89,7 @@ static kiln_status fill_axis(kiln_context *ctx, int device, const kiln__args *ar
 
 /* ---- variants ---- */
 
-static kiln_status add_variant(kiln__selection *s, const kiln__variant *variant) {
+kiln_status kiln__selection_add(kiln__selection *s, const kiln__variant *variant) {
   if (s->count == VARIANTS_MAX)
     return kiln__fail(KILN_INVALID_ARGUMENT,
                       "the selection holds more than %d variants; give shorter lists",
@@ -121,7 +121,7 @@ static kiln_status make_variant(expansion *x, const int *at) {
     if (status != KILN_OK) return kiln__fail_context(x->ctx, status);
   }
   kiln_status status = kiln_attn_spec_resolve(x->ctx, &variant.spec, &variant.tile);
-  if (status == KILN_OK) return add_variant(x->selection, &variant);
+  if (status == KILN_OK) return kiln__selection_add(x->selection, &variant);
   bool refusal = status == KILN_UNSUPPORTED || status == KILN_INVALID_ARGUMENT;
   if (!x->open || !refusal) return kiln__fail_context(x->ctx, status);
   if (x->selection->left_out++ == 0) {

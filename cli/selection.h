@@ -35,6 +35,8 @@ typedef enum kiln__open_field {
 /* device: what ctx was created for. Refusals are printed. */
 kiln_status kiln__selection_create(kiln_context *ctx, int device, const kiln__args *args,
                                    kiln__open_field open, kiln__selection *selection);
+/* One resolved variant more; the selection may be {0}. */
+kiln_status kiln__selection_add(kiln__selection *selection, const kiln__variant *variant);
 void kiln__selection_destroy(kiln__selection *selection);
 
 /* The words of the contract: "fp16", "causal", "flash". */

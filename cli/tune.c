@@ -4,11 +4,11 @@
  * verb, with all that was measured before it kept in the records. */
 #include "device.h"
 #include "out.h"
+#include "problem_file.h"
 #include "selection.h"
 #include "shape.h"
 #include "verbs.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +21,6 @@ static const kiln__flag flags[] = {
     {"--json", NULL, "one object a problem"},
     {0},
 };
-
-enum { LINE_MAX_BYTES = 1 << 16 };
 
 typedef struct session {
   const kiln__args *args;
@@ -155,70 +153,12 @@ static kiln_status tune_selection(session *s) {
   return status;
 }
 
-/* A size by its name; NULL for what is none. */
-static int32_t *size_of(kiln_attn_args *shape, const char *name) {
-  if (strcmp(name, "batch") == 0) return &shape->batch;
-  if (strcmp(name, "seqlen_q") == 0) return &shape->seqlen_q;
-  if (strcmp(name, "seqlen_k") == 0) return &shape->seqlen_k;
-  if (strcmp(name, "num_heads") == 0) return &shape->num_heads;
-  return strcmp(name, "num_heads_k") == 0 ? &shape->num_heads_k : NULL;
-}
-
-static kiln_status set_member(const session *s, const char *name, const json_t *value,
-                              kiln_attn_spec *spec, kiln_attn_args *shape) {
-  char number[32] = "";
-  int32_t *size = size_of(shape, name);
-  const json_int_t integer = json_integer_value(value);
-  if (size && json_is_integer(value) && integer >= 0 && integer <= INT32_MAX) {
-    *size = (int32_t)integer;
-    return KILN_OK;
-  }
-  if (size) return kiln__fail(KILN_INVALID_ARGUMENT, "%s is no size", name);
-  if (json_is_integer(value)) snprintf(number, sizeof number, "%lld", (long long)integer);
-  const char *text = json_is_string(value) ? json_string_value(value) : number;
-  kiln_status status = kiln_attn_spec_set(s->ctx, spec, name, text);
-  return status == KILN_OK ? KILN_OK : kiln__fail_context(s->ctx, status);
-}
-
-/* One line: the members that are left out have the defaults of the flags of their names. */
-static kiln_status tune_line(session *s, const char *path, long number, const char *text) {
-  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
-  kiln_attn_args shape = s->shape;
-  const char *name;
-  json_t *value, *object = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-  kiln_status status = KILN_OK;
-  if (!json_is_object(object))
-    status = kiln__fail(KILN_INVALID_ARGUMENT, "%s:%ld: the line is no JSON object", path, number);
-  json_object_foreach(object, name, value) {
-    if (status == KILN_OK) status = set_member(s, name, value, &spec, &shape);
-  }
-  if (status == KILN_OK && object && !json_object_get(object, "seqlen_k"))
-    shape.seqlen_k = shape.seqlen_q;
-  if (status == KILN_OK && object && !json_object_get(object, "num_heads_k"))
-    shape.num_heads_k = shape.num_heads;
-  json_decref(object);
-  if (status == KILN_OK) {
-    status = kiln_attn_spec_resolve(s->ctx, &spec, NULL);
-    if (status != KILN_OK) kiln__fail_context(s->ctx, status);
-  }
-  return status == KILN_OK ? tune(s, &spec, &shape) : status;
+static kiln_status tune_one(void *user, const kiln_attn_spec *spec, const kiln_attn_args *shape) {
+  return tune(user, spec, shape);
 }
 
 static kiln_status tune_file(session *s, const char *path) {
-  kiln_status status = KILN_OK;
-  FILE *file = fopen(path, "re");
-  char *line = malloc(LINE_MAX_BYTES);
-  if (!file) {
-    status = kiln__fail(KILN_IO_FAILED, "%s: cannot be opened (%s)", path, strerror(errno));
-  } else if (!line) {
-    status = kiln__fail(KILN_OUT_OF_MEMORY, "no memory is left for %s", path);
-  } else {
-    for (long n = 1; status == KILN_OK && fgets(line, LINE_MAX_BYTES, file); n++)
-      if (line[strspn(line, " \n")]) status = tune_line(s, path, n, line);
-  }
-  free(line);
-  if (file) fclose(file);
-  return status;
+  return kiln__problem_file_read(s->ctx, path, &s->shape, tune_one, s);
 }
 
 static kiln_status run(const kiln__args *args) {

@@ -136,6 +136,7 @@ kiln_status kiln_context_create(int device, const kiln_context_options *given, k
   pthread_mutex_init(&ctx->compiler_lock, NULL);
   pthread_rwlock_init(&ctx->plan_lock, NULL);
   pthread_mutex_init(&ctx->packs.lock, NULL);
+  pthread_mutex_init(&ctx->run_record.lock, NULL);
   *out = ctx;
   return KILN_OK;
 fail:
@@ -152,6 +153,8 @@ void kiln_context_destroy(kiln_context *ctx) {
   kiln__compiler_close(ctx);
   kiln__packs_close(&ctx->packs);
   pthread_mutex_destroy(&ctx->packs.lock);
+  kiln__run_record_close(&ctx->run_record);
+  pthread_mutex_destroy(&ctx->run_record.lock);
   pthread_rwlock_destroy(&ctx->plan_lock);
   pthread_mutex_destroy(&ctx->compiler_lock);
   pthread_mutex_destroy(&ctx->generator_lock);

@@ -15,6 +15,7 @@
 #include "runtime/env.h"
 #include "runtime/log.h"
 #include "runtime/packs.h"
+#include "runtime/run_record.h"
 #include "runtime/services.h"
 
 /* One per thread and context: the last failure, and the JSON that the last call gave out. */
@@ -54,6 +55,7 @@ struct kiln_context {
 
   pthread_rwlock_t plan_lock; /* guards the one-call plans */
   struct kiln__plan_row *plans;
+  kiln__run_record run_record;
 };
 
 /* error.c. kiln__context_fail keeps the sentence for kiln_last_error and returns the status. */

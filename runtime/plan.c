@@ -197,10 +197,12 @@ kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, con
   if (!made) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
   made->ctx = ctx;
   status = create(ctx, spec, tile, shape, made);
-  if (status == KILN_OK)
+  if (status == KILN_OK) {
+    kiln__run_record_add(ctx, &made->spec, shape);
     *plan = made;
-  else
+  } else {
     kiln_plan_destroy(made);
+  }
   return status;
 }
 

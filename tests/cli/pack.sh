@@ -218,4 +218,37 @@ try explain --device cuda:0 --dtype bf16 --head-dim 72 --no-causal
 holds "the sentence has the command" grep -q '`kiln pack build --arch sm_90a ' "$work/stderr"
 holds "another head_dim is missing, $rc: $(cat "$work/stderr")" [ "$rc" = 13 ]
 
+# ---- what a run asked for ----
+unset KILN_JIT KILN_PACK_PATH KILN_NVRTC STUB_H200 LD_LIBRARY_PATH
+. tools/env.sh
+export KILN_CACHE_DIR=$work/cache
+asked=$work/asked.jsonl
+run() { KILN_RECORD=$asked works run --device emu --check --o "$work/o.npy" "$@"; }
+q=tests/data/minilm.safetensors
+for arch in sm_80 sm_90a sm_80; do
+  run --q "$q:layer0.q" --k "$q:layer0.k" --v "$q:layer0.v" --arch "$arch"
+done
+holds "a problem a process" [ "$(wc -l <"$asked")" = 3 ]
+line='{"arch":"sm_80","algorithm":"flash","dtype":"fp16","head_dim":32,"head_dim_v":32,'
+line+='"mask":"none","batch":1,"seqlen_q":81,"seqlen_k":81,"num_heads":12,"num_heads_k":12}'
+holds "a line is $(head -n 1 "$asked")" [ "$(head -n 1 "$asked")" = "$line" ]
+sed 's/"seqlen_q":81/"seqlen_q":82/' "$asked" >"$work/more.jsonl"
+cat "$asked" >>"$work/more.jsonl"
+works pack build --from "$work/more.jsonl" -o "$work/from.pack" --json
+figures kernels 2
+works pack ls "$work/from.pack" --json
+figures head_dim 32 32
+refuses 1 "--from takes the kernels from $asked; leave --head-dim out, or --from" \
+  pack build --from "$asked" --head-dim 64
+echo '{"head_dim":59}' >"$work/bad.jsonl"
+try pack build --from "$work/bad.jsonl" -o "$work/worse.pack"
+holds "a bad problem is refused: $rc" [ "$rc" = 1 ]
+holds "and nothing is written" [ ! -e "$work/worse.pack" ]
+: >"$work/empty.jsonl"
+refuses 1 "$work/empty.jsonl holds no problem" pack build --from "$work/empty.jsonl"
+KILN_RECORD=$work/none/asked.jsonl try run --device emu --q "$q:layer0.q" --k "$q:layer0.k" \
+  --v "$q:layer0.v" --o "$work/o.npy"
+holds "a record that cannot be written is one warning: $rc" [ "$rc" = 0 ]
+holds "which names it" [ "$(grep -c "KILN_RECORD: $work/none/asked.jsonl" "$work/stderr")" = 1 ]
+
 finish

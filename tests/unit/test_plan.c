@@ -303,6 +303,46 @@ START_TEST(a_child_process_may_not_launch) {
 }
 END_TEST
 
+static void plan_for(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_attn_args *shape) {
+  kiln_plan *plan;
+  ck_assert_int_eq(kiln_plan_create(ctx, spec, NULL, shape, &plan), KILN_OK);
+  kiln_plan_destroy(plan);
+}
+
+/* KILN_RECORD: each spec and shape once, whole lines, nothing of a plan without a shape. */
+START_TEST(a_run_records_its_problems) {
+  static const char first[] =
+      "{\"arch\":\"sm_90a\",\"algorithm\":\"flash\",\"dtype\":\"bf16\",\"head_dim\":64,"
+      "\"head_dim_v\":64,\"mask\":\"none\",\"batch\":1,\"seqlen_q\":256,\"seqlen_k\":256,"
+      "\"num_heads\":2,\"num_heads_k\":2}\n";
+  fake f;
+  char path[] = "/tmp/kiln-record-XXXXXX", text[2048] = "";
+  int file = mkstemp(path);
+  ck_assert_int_ge(file, 0);
+  setenv("KILN_RECORD", path, 1);
+  kiln_context *ctx = fake_context(&f, "");
+  unsetenv("KILN_RECORD");
+  kiln_attn_spec spec = spec_64();
+  kiln_attn_args shape = args_64(), longer = args_64(), none = KILN_ATTN_ARGS_INIT;
+  longer.seqlen_q = 512;
+  plan_for(ctx, &spec, &shape);
+  plan_for(ctx, &spec, &longer);
+  plan_for(ctx, &spec, &shape);
+  plan_for(ctx, &spec, NULL);
+  none.num_heads = none.num_heads_k = 1;
+  plan_for(ctx, &spec, &none);
+  ck_assert_int_gt(read(file, text, sizeof text - 1), 0);
+  ck_assert_mem_eq(text, first, strlen(first));
+  const char *second = text + strlen(first), *end = strchr(second, '\n');
+  ck_assert_ptr_nonnull(end);
+  ck_assert_str_eq(end, "\n");
+  ck_assert_ptr_nonnull(strstr(second, "\"seqlen_q\":512,"));
+  close(file);
+  unlink(path);
+  fake_context_destroy(ctx);
+}
+END_TEST
+
 Suite *suite_plan(void) {
   Suite *suite = suite_create("plan");
   TCase *tests = tcase_create("plan");
@@ -317,6 +357,7 @@ Suite *suite_plan(void) {
   tcase_add_test(tests, timing);
   tcase_add_test(tests, samples);
   tcase_add_test(tests, a_child_process_may_not_launch);
+  tcase_add_test(tests, a_run_records_its_problems);
   suite_add_tcase(suite, tests);
   return suite;
 }
