@@ -5,7 +5,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/cache"
 export KILN_CACHE_DIR="$work/cache"
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 
 pass() { passed=$((passed + 1)); }
 fail() {
@@ -52,7 +52,16 @@ holds() {
 # json KEY...: every line of stdout is one JSON object with these keys, and there is one at least.
 json() { holds "stdout is no JSON with $*" lua5.4 tests/cli/json.lua "$work/stdout" "$@"; }
 
+# skip COUNT WHY: checks that this machine cannot make; they are in the sum.
+skip() {
+  skipped=$((skipped + $1))
+  echo "SKIPPED $1: $2" >&2
+}
+
+# A container may forbid what strace does.
+can_trace() { strace -o /dev/null true 2>/dev/null; }
+
 finish() {
-  echo "$passed passed, $failed failed"
+  echo "$passed passed, $failed failed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"
   [ "$failed" = 0 ]
 }
