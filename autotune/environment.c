@@ -21,7 +21,17 @@ static void take_device(const json_t *device, kiln__environment *e) {
   e->l2_bytes = take_number(device, "l2_bytes");
 }
 
-kiln_status kiln__environment_of(kiln_context *ctx, kiln__environment *e) {
+void kiln__environment_take_source(kiln_context *ctx, const kiln_attn_spec *spec,
+                                   kiln__environment *e) {
+  kiln_source *source = NULL;
+  kiln_status status = kiln_source_generate(ctx, spec, NULL, 0, &source);
+  snprintf(e->source_id, sizeof e->source_id, "%s",
+           status == KILN_OK ? kiln_source_id(source) : "none");
+  kiln_source_destroy(source);
+}
+
+kiln_status kiln__environment_of(kiln_context *ctx, const kiln_attn_spec *spec,
+                                 kiln__environment *e) {
   const char *json = NULL;
   *e = (kiln__environment){0};
   kiln_status status = kiln_context_report(ctx, &json);
@@ -35,8 +45,8 @@ kiln_status kiln__environment_of(kiln_context *ctx, kiln__environment *e) {
   }
   take_text(json_object_get(root, "nvrtc"), "version", e->nvrtc, sizeof e->nvrtc);
   take_text(root, "kiln", e->kiln, sizeof e->kiln);
-  take_text(root, "templates", e->templates, sizeof e->templates);
   snprintf(e->timing, sizeof e->timing, "%s", KILN__TIMING);
   json_decref(root);
+  if (spec) kiln__environment_take_source(ctx, spec, e);
   return KILN_OK;
 }

@@ -19,7 +19,7 @@ typedef struct kiln__environment {
   char compute_capability[16]; /* "9.0" */
   int32_t num_sms;
   int64_t shared_bytes_block, l2_bytes;
-  char templates[72]; /* digest of the generator's files */
+  char source_id[72]; /* of the kernel that the spec's default tile gives */
   char kiln[32];      /* version */
   char timing[64];
   char name[128]; /* of the GPU: a hint */

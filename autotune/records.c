@@ -21,6 +21,8 @@ typedef struct command {
   const char *file; /* that is being read */
   int compares;     /* lines are judged against the environment */
   int choices_only;
+  kiln_context *ctx;
+  kiln_attn_spec spec; /* whose source id the environment holds; size 0 = none yet */
   kiln__environment environment;
   entry *entries; /* of one key the last */
   json_t *index;  /* of a key: where its entry is */
@@ -144,12 +146,22 @@ static void describe(const kiln__line *line, json_t *row) {
   json_object_set_new(row, "candidates", json_integer(line->num_candidates));
 }
 
+/* The source id that records of a spec are compared with; most files hold many of one spec in a row.
+ */
+static void take_source(command *c, const kiln_attn_spec *spec) {
+  if (c->spec.size && kiln__spec_same(&c->spec, spec)) return;
+  kiln__environment_take_source(c->ctx, spec, &c->environment);
+  c->spec = *spec;
+}
+
 /* Whether the line may be used, and its verdict: ok, or doubtful and refused with the names of
  * those fields of its environment that differ from here. */
 static int judge(command *c, const kiln__line *line, json_t *row) {
   char hard[512] = "", soft[512] = "";
-  if (c->compares)
+  if (c->compares) {
+    take_source(c, &line->problem.spec);
     kiln__environment_compare(&line->environment, &c->environment, hard, soft, sizeof hard);
+  }
   const char *verdict = hard[0] ? "refused" : soft[0] ? "doubtful" : "ok";
   json_object_set_new(row, "verdict", json_string(verdict));
   if (hard[0]) json_object_set_new(row, "differs", json_string(hard));
@@ -286,11 +298,12 @@ static kiln_status run(command *c, const char *verb, const char *const *files, i
 kiln_status kiln__records_command(kiln_context *ctx, const char *verb, const char *const *files,
                                   int32_t num_files, const char *own, const char *out, char **json,
                                   char *error, size_t error_size) {
-  command c = {.lines = json_array(), .conflicts = json_array(), .index = json_object()};
+  command c = {
+      .ctx = ctx, .lines = json_array(), .conflicts = json_array(), .index = json_object()};
   json_t *answer = json_object();
   *json = NULL;
   snprintf(error, error_size, "no memory is left for tuning records");
-  kiln_status status = kiln__environment_of(ctx, &c.environment);
+  kiln_status status = kiln__environment_of(ctx, NULL, &c.environment);
   if (status == KILN_OK)
     status = run(&c, verb, files, num_files, own, out, answer, error, error_size);
   json_object_set_new(answer, "used", json_integer(c.used));

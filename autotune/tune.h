@@ -35,7 +35,14 @@ kiln_status kiln__records_command(kiln_context *ctx, const char *verb, const cha
                                   int32_t num_files, const char *own, const char *out, char **json,
                                   char *error, size_t error_size);
 
-/* Where this context would measure; "" and 0 for what is not known: without a GPU, most of it. */
-kiln_status kiln__environment_of(kiln_context *ctx, kiln__environment *environment);
+/* Where this context would measure; "" and 0 for what is not known: without a GPU, most of it. The
+ * source id is that of a resolved spec; spec may be NULL: then it is not known. */
+kiln_status kiln__environment_of(kiln_context *ctx, const kiln_attn_spec *spec,
+                                 kiln__environment *environment);
+
+/* The id of the text that the spec's default tile renders to; "none" where it cannot be rendered
+ * here. A record holds as long as this text stays what it was when it was measured. */
+void kiln__environment_take_source(kiln_context *ctx, const kiln_attn_spec *spec,
+                                   kiln__environment *environment);
 
 #endif

@@ -63,7 +63,7 @@ void landscape_create(landscape *l, const char *arch, int head_dim, int seqlen, 
   l->shape.batch = 16384 / seqlen;
   l->shape.seqlen_q = l->shape.seqlen_k = seqlen;
   l->shape.num_heads = l->shape.num_heads_k = 2048 / head_dim;
-  ck_assert_int_eq(kiln__environment_of(l->ctx, &l->environment), KILN_OK);
+  ck_assert_int_eq(kiln__environment_of(l->ctx, &l->spec, &l->environment), KILN_OK);
   strcpy(l->environment.compute_capability, "9.0");
   strcpy(l->environment.name, "an invented GPU");
   strcpy(l->environment.driver, "580.1");

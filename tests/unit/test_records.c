@@ -220,11 +220,11 @@ START_TEST(environments_differ_hard_or_softly) {
   kiln__environment_compare(&there, &land.environment, hard, soft, sizeof hard);
   ck_assert(hard[0] == '\0' && soft[0] == '\0');
   there.num_sms = 78;
-  strcpy(there.templates, "another");
+  strcpy(there.source_id, "another");
   strcpy(there.driver, "590");
   strcpy(there.name, "B");
   kiln__environment_compare(&there, &land.environment, hard, soft, sizeof hard);
-  ck_assert_str_eq(hard, "num_sms, templates");
+  ck_assert_str_eq(hard, "num_sms, source_id");
   ck_assert_str_eq(soft, "name, driver");
   const kiln__environment unknown = {0};
   kiln__environment_compare(&there, &unknown, hard, soft, sizeof hard);
@@ -325,11 +325,11 @@ START_TEST(imports_take_what_fits) {
   json_decref(answer);
   char *twice = strdup(read_text(own)); /* nothing is added a second time */
   ck_assert_int_eq(strlen(twice), strlen(line_text) + 1);
-  const char *foreign = replaced(line_text, "\"kiln\":\"", "\"kiln\":\"9");
+  const char *foreign = replaced(line_text, "\"source_id\":\"", "\"source_id\":\"9");
   const char *other = write_lines("foreign", foreign, "\n");
   ck_assert_int_eq(command("import", other, NULL, own, NULL, &answer), KILN_MISMATCH);
   ck_assert_ptr_nonnull(strstr(error, "nothing was imported; 1 records are of another"));
-  ck_assert_str_eq(verdict(answer, 0, "differs"), "kiln");
+  ck_assert_str_eq(verdict(answer, 0, "differs"), "source_id");
   ck_assert_str_eq(read_text(own), twice);
   json_decref(answer);
   free(twice);
