@@ -17,7 +17,6 @@ typedef struct planned {
 } planned;
 
 static const planned planned_words[] = {
-    {"--manifest", "no file of selections is read yet; give the lists as flags"},
     {"--window-left", "no kernel has a sliding window yet; leave it out"},
     {"--window-right", "no kernel has a sliding window yet; leave it out"},
     {"--softcap", "no kernel has a soft cap yet; leave it out"},

@@ -1,4 +1,4 @@
-/* Writing files by rename; file.h states the promise. */
+/* Writing files by rename, reading small ones; file.h states the promise. */
 #include "file.h"
 
 #include "out.h"
@@ -50,6 +50,33 @@ fail_open:
   free(draft);
   return kiln__fail(KILN_IO_FAILED, "%s cannot be written (%s); choose another place with -o", path,
                     strerror(errno));
+}
+
+kiln_status kiln__file_read(const char *path, size_t limit, char **bytes, size_t *length) {
+  *bytes = NULL;
+  FILE *file = fopen(path, "rb");
+  char *text = file ? malloc(limit + 1) : NULL;
+  if (!file) goto fail_open;
+  if (!text) {
+    fclose(file);
+    return kiln__fail(KILN_OUT_OF_MEMORY, "no memory is left");
+  }
+  *length = fread(text, 1, limit, file);
+  const int more = *length == limit && fgetc(file) != EOF, failed = ferror(file);
+  const int cause = errno;
+  fclose(file);
+  text[*length] = '\0';
+  if (!failed && !more) {
+    *bytes = text;
+    return KILN_OK;
+  }
+  free(text);
+  errno = cause;
+  if (more && !failed)
+    return kiln__fail(KILN_INVALID_ARGUMENT, "%s is larger than %zu bytes", path, limit);
+
+fail_open:
+  return kiln__fail(KILN_IO_FAILED, "%s cannot be read (%s)", path, strerror(errno));
 }
 
 kiln_status kiln__directory_make(const char *path) {

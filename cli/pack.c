@@ -14,6 +14,7 @@
 static const kiln__flag flags[] = {
     {"-o", "PATH", "build: the file, default kiln.pack; extract, embed: the directory"},
     {"--dry-run", NULL, "build: count, size and time, by estimate; nothing is compiled"},
+    {"--manifest", "FILE", "build: the kernels that a Lua file lists (docs/pack.md)"},
     {"--from", "FILE", "build: the kernels of these problems, as KILN_RECORD writes them"},
     {"--max-size", "N", "build: refuse a larger pack as soon as it is known (5M, 800K)"},
     {"--key", "KEY", "verify: public key, 64 hex digits or a file; sign: file of the secret key"},
@@ -364,16 +365,18 @@ static kiln_status run_embed(kiln_context *ctx, const kiln__args *args) {
 
 /* ---- the verb ---- */
 
+enum { FLAGS_MAX = 6 };
+
 static const struct command {
   const char *name, *usage;
-  const char *flags[4]; /* that it takes, of the verb's and besides --json */
-  int num_words[2];     /* with its own name: least, most */
+  const char *flags[FLAGS_MAX]; /* that it takes, of the verb's and besides --json */
+  int num_words[2];             /* with its own name: least, most */
   bool selects;
   kiln_status (*run)(kiln_context *ctx, const kiln__args *args);
 } commands[] = {
     {"build",
-     "build SELECTION|--from FILE [-o FILE] [--dry-run] [--max-size N]",
-     {"-o", "--from", "--dry-run", "--max-size"},
+     "build SELECTION|--manifest FILE|--from FILE [-o FILE] [--dry-run] [--max-size N]",
+     {"-o", "--manifest", "--from", "--dry-run", "--max-size"},
      {1, 1},
      true,
      kiln__pack_build},
@@ -389,7 +392,7 @@ enum { NUM_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static bool takes_flag(const struct command *command, const char *name) {
   if (strcmp(name, "--json") == 0) return true;
-  for (int i = 0; i < 4 && command->flags[i]; i++)
+  for (int i = 0; i < FLAGS_MAX && command->flags[i]; i++)
     if (strcmp(command->flags[i], name) == 0) return true;
   for (const kiln__flag *flag = flags; flag->name; flag++)
     if (strcmp(flag->name, name) == 0) return false;
@@ -443,8 +446,9 @@ static kiln_status run(const kiln__args *args) {
 
 const kiln__verb kiln__verb_pack = {
     .name = "pack",
-    .usage = "build SELECTION [-o FILE] [--dry-run] [--max-size N] | ls FILE | verify FILE [--key "
-             "PUB] | diff A B | extract FILE [ID] -o DIR | sign FILE --key SEC | embed FILE -o DIR",
+    .usage = "build SELECTION|--manifest FILE|--from FILE [-o FILE] [--dry-run] [--max-size N] | "
+             "ls FILE | verify FILE [--key PUB] | diff A B | extract FILE [ID] -o DIR | sign FILE "
+             "--key SEC | embed FILE -o DIR",
     .sentence = "Packs compiled kernels into one file for production.",
     .flags = flags,
     .groups = KILN__TAKES_SELECTION,

@@ -1,5 +1,4 @@
-/* kiln pack build: compiles the kernels of a selection, or those that a run asked for, and writes
- * them as one file.
+/* kiln pack build: compiles the kernels that pack_select.c chose and writes them as one file.
  *
  * Invariant: the file appears whole, by a rename, and only where every kernel was compiled and the
  * size limit holds; its bytes depend on the kernels alone. What was compiled is in the cache, so
@@ -9,8 +8,6 @@
 #include "file.h"
 #include "out.h"
 #include "pool.h"
-#include "problem_file.h"
-#include "selection.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -252,42 +249,13 @@ static kiln_status dry_run(session *s) {
   return check_limit(s, s->bytes);
 }
 
-/* ---- from what a run asked for ---- */
-
-/* One kernel for all the problems that it serves. */
-static kiln_status take_problem(void *user, const kiln_attn_spec *spec,
-                                const kiln_attn_args *shape) {
-  session *s = user;
-  kiln__variant variant = {*spec, KILN_TILE_INIT};
-  (void)shape; /* the tile does not depend on it until there are tuning records to ask */
-  kiln_status status = kiln_attn_spec_resolve(s->ctx, &variant.spec, &variant.tile);
-  if (status != KILN_OK) return kiln__fail_context(s->ctx, status);
-  for (int64_t i = 0; i < s->selection.count; i++)
-    if (memcmp(&s->selection.variants[i], &variant, sizeof variant) == 0) return KILN_OK;
-  return kiln__selection_add(&s->selection, &variant);
-}
-
-static kiln_status select_from(session *s, const char *path) {
-  const kiln_attn_args defaults = KILN_ATTN_ARGS_INIT;
-  for (int i = 0; i < s->args->schema->num_fields; i++) {
-    const char *flag = s->args->schema->fields[i].flag;
-    if (kiln__args_has(s->args, flag))
-      return kiln__fail(KILN_INVALID_ARGUMENT,
-                        "--from takes the kernels from %s; leave %s out, or --from", path, flag);
-  }
-  kiln_status status = kiln__problem_file_read(s->ctx, path, &defaults, take_problem, s);
-  if (status != KILN_OK || s->selection.count > 0) return status;
-  return kiln__fail(KILN_INVALID_ARGUMENT, "%s holds no problem", path);
-}
+/* ---- the command ---- */
 
 kiln_status kiln__pack_build(kiln_context *ctx, const kiln__args *args) {
   session s = {.ctx = ctx, .args = args};
   kiln_status status = read_limit(args, &s.limit);
   if (status != KILN_OK) return status;
-  const char *from = kiln__args_get(args, "--from");
-  status =
-      from ? select_from(&s, from)
-           : kiln__selection_create(ctx, KILN_DEVICE_NONE, args, KILN__OPEN_IS_ALL, &s.selection);
+  status = kiln__pack_select(ctx, args, &s.selection);
   s.bytes = PAGE;
   if (status == KILN_OK) status = kiln__args_has(args, "--dry-run") ? dry_run(&s) : write_pack(&s);
   kiln__selection_destroy(&s.selection);

@@ -51,6 +51,8 @@ static void *resize_by_malloc(void *user, void *block, size_t size) {
   return NULL;
 }
 
+const kiln__allocator kiln__malloc_allocator = {resize_by_malloc, NULL};
+
 static void *resize(kiln__generator *g, void *block, size_t size) {
   return g->sandbox.allocator.resize(g->sandbox.allocator.user, block, size);
 }
@@ -291,8 +293,7 @@ fail_made:
 
 kiln_status kiln__generator_create(const char *template_dir, char *error, size_t error_size,
                                    kiln__generator **g) {
-  const kiln__allocator allocator = {resize_by_malloc, NULL};
-  return kiln__generator_create_with(&allocator, template_dir, error, error_size, g);
+  return kiln__generator_create_with(&kiln__malloc_allocator, template_dir, error, error_size, g);
 }
 
 void kiln__generator_destroy(kiln__generator *g) {

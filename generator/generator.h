@@ -16,6 +16,8 @@ typedef struct kiln__allocator {
   void *user;
 } kiln__allocator;
 
+extern const kiln__allocator kiln__malloc_allocator;
+
 typedef struct kiln__generator kiln__generator;
 
 /* malloc'd strings that belong to the caller. */
@@ -61,5 +63,12 @@ kiln_status kiln__generator_predict(kiln__generator *g, const kiln_attn_spec *sp
                                     const kiln_tile *tile, const kiln_attn_args *shape,
                                     int32_t num_sms, kiln_prediction *prediction, char *error,
                                     size_t error_size);
+
+/* manifest.c: every kernel that a manifest names (docs/pack.md), resolved, each once, in the order
+ * of its rows, as a JSON array. name: what errors call the manifest. *json: malloc'd, belongs to
+ * the caller. Errors: INVALID_ARGUMENT for all that the manifest does wrong, UNSUPPORTED. */
+kiln_status kiln__manifest_read(kiln__generator *g, const char *template_dir, const char *name,
+                                const char *text, size_t length, char **json, char *error,
+                                size_t error_size);
 
 #endif

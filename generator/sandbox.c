@@ -13,16 +13,22 @@
 
 #define MODULES "kiln.modules"
 #define STEP    10000 /* instructions between two looks at the limit */
+#define CHARGE  64    /* bytes asked for that count as one instruction */
 
 static kiln__sandbox *sandbox_of(lua_State *L) { return *(kiln__sandbox **)lua_getextraspace(L); }
 
 /* ---- limits ---- */
 
-/* Lua relies on shrinking: a block that cannot be moved to a smaller place stays where it is. */
+static void count(lua_State *L, lua_Debug *at);
+
+/* Work inside one instruction is bounded by what it asks for: a long string costs more than a short
+ * one. Lua relies on shrinking: a block that cannot be moved to a smaller place stays there. */
 static void *allocate(void *user, void *block, size_t old_size, size_t size) {
   kiln__sandbox *s = user;
   size_t held = block ? old_size : 0; /* without a block, old_size is a type */
-  if (size > held && size - held > KILN__SANDBOX_MEMORY - s->used) {
+  s->instructions -= (long)(size / CHARGE);
+  if (s->instructions <= 0 && s->lua) lua_sethook(s->lua, count, LUA_MASKCOUNT, 1);
+  if (size > held && size - held > s->memory - s->used) {
     s->over_limit = 1;
     return NULL;
   }
@@ -174,7 +180,10 @@ static kiln_status report(kiln__sandbox *s, int status, char *error, size_t erro
     return KILN_OUT_OF_MEMORY;
   }
   if (status == LUA_ERRMEM) {
-    write_line(error, error_size, "stopped: a template or its Lua code needs more than 64 MiB");
+    char sentence[80];
+    snprintf(sentence, sizeof sentence, "stopped: the Lua code needs more than %d MiB",
+             (int)(s->memory >> 20));
+    write_line(error, error_size, sentence);
   } else {
     const char *message = lua_tostring(s->lua, -1);
     write_line(error, error_size, message ? message : "a template raised an error without a text");
@@ -205,7 +214,7 @@ static int copy_directory(kiln__sandbox *s, const char *template_dir) {
 
 kiln_status kiln__sandbox_open(kiln__sandbox *s, const kiln__allocator *allocator,
                                const char *template_dir, char *error, size_t error_size) {
-  *s = (kiln__sandbox){.allocator = *allocator};
+  *s = (kiln__sandbox){.allocator = *allocator, .memory = KILN__SANDBOX_MEMORY};
   kiln_status status = KILN_OUT_OF_MEMORY;
   if (copy_directory(s, template_dir)) s->lua = lua_newstate(allocate, s);
   if (s->lua) {

@@ -1,7 +1,7 @@
 /* The Lua state that templates and families run in. It reaches no file but the embedded ones and
  * those of one template directory, no clock and no process; its memory and the instructions of one
  * call are limited, and no error leaves it except as a status and one line. One state, one thread
- * at a time. Used by generator.c and its tests. */
+ * at a time. Used by generator.c, manifest.c and their tests. */
 #ifndef KILN_GENERATOR_SANDBOX_H
 #define KILN_GENERATOR_SANDBOX_H
 
@@ -17,6 +17,7 @@ typedef struct kiln__sandbox {
   lua_State *lua;
   kiln__allocator allocator;
   char *template_dir; /* NULL = the embedded files alone */
+  size_t memory;      /* bytes that Lua may hold; KILN__SANDBOX_MEMORY unless set after open */
   size_t used;        /* bytes that Lua holds */
   int over_limit;     /* the last failed allocation was refused by the limit */
   long instructions;  /* left in this call */

@@ -64,6 +64,12 @@ static kiln_status predict(void *generator, const kiln_attn_spec *spec, const ki
                                  error_size);
 }
 
+static kiln_status read_manifest(void *generator, const char *template_dir, const char *name,
+                                 const char *text, size_t length, char **json, char *error,
+                                 size_t error_size) {
+  return kiln__manifest_read(generator, template_dir, name, text, length, json, error, error_size);
+}
+
 _Static_assert(sizeof((kiln__generated *)0)->source_id == sizeof((kiln__rendered *)0)->source_id,
                "both hold one source id");
 
@@ -78,6 +84,7 @@ static const kiln__generator_ops generator_ops = {
     .set_tile = set_tile,
     .list_tiles = list_tiles,
     .predict = predict,
+    .read_manifest = read_manifest,
 };
 
 static const kiln__tuner_ops tuner_ops = {kiln__tune, kiln__records_command};

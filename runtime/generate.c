@@ -187,6 +187,22 @@ kiln_status kiln_tile_predict(kiln_context *ctx, const kiln_attn_spec *given_spe
   return call_end(&call, status);
 }
 
+/* ---- manifests ---- */
+
+kiln_status kiln_manifest_read(kiln_context *ctx, const char *name, const char *text, size_t length,
+                               const char **json) {
+  generator_call call;
+  char *kernels = NULL;
+  if (!name || !text || !json) return kiln__context_null(ctx);
+  *json = NULL;
+  kiln_status status = call_begin(ctx, &call);
+  if (status != KILN_OK) return status;
+  status = call.ops->read_manifest(ctx->generator, ctx->template_dir, name, text, length, &kernels,
+                                   call.error, sizeof call.error);
+  status = call_end(&call, status);
+  return status == KILN_OK ? kiln__give_json(ctx, kernels, json) : status;
+}
+
 /* ---- sources ---- */
 
 /* A source without text, id and record. */

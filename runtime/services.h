@@ -48,6 +48,9 @@ typedef struct kiln__generator_ops {
   kiln_status (*predict)(void *generator, const kiln_attn_spec *spec, const kiln_tile *tile,
                          const kiln_attn_args *shape, int32_t num_sms, kiln_prediction *prediction,
                          char *error, size_t error_size);
+  kiln_status (*read_manifest)(void *generator, const char *template_dir, const char *name,
+                               const char *text, size_t length, char **json, char *error,
+                               size_t error_size);
 } kiln__generator_ops;
 
 /* What a compiler is, as far as it can change the bytes it makes: fields of the kernel id. */

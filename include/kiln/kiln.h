@@ -542,6 +542,14 @@ KILN_API kiln_status kiln_pack_writer_add(kiln_pack_writer *writer, const kiln_b
 KILN_API kiln_status kiln_pack_writer_finish(kiln_pack_writer *writer, kiln_pack **pack);
 KILN_API void kiln_pack_writer_destroy(kiln_pack_writer *writer);
 
+/* Evaluates a pack's manifest, Lua text (docs/pack.md), in the generator's sandbox, and gives every
+ * kernel that it names: a JSON array of objects, each with all fields of a spec and a tile by name,
+ * resolved, none twice, at most 4096. name: what errors call the manifest. *json belongs to the
+ * context until the next call. Errors, with the line, or the row and the field: INVALID_ARGUMENT,
+ * UNSUPPORTED. */
+KILN_API kiln_status kiln_manifest_read(kiln_context *ctx, const char *name, const char *text,
+                                        size_t length, const char **json);
+
 /* The same pack signed with an Ed25519 key: its seed of 32 bytes, or seed and public key, 64.
  * Errors: INVALID_ARGUMENT for another size or halves that do not belong together. */
 KILN_API kiln_status kiln_pack_sign(kiln_context *ctx, const kiln_pack *pack,

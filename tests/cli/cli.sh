@@ -21,8 +21,6 @@ refuses 1 "there is no verb generat; did you mean generate?" generat
 refuses 1 "there is no verb xyzzy; kiln --help lists them" xyzzy
 
 # ---- what is planned ----
-refuses 2 "--manifest: no file of selections is read yet; give the lists as flags" \
-  pack build --manifest f
 refuses 2 "--softcap: no kernel has a soft cap yet; leave it out" run --softcap 30
 refuses 2 "--window-left: no kernel has a sliding window yet; leave it out" run --window-left=4
 refuses 2 "--page-table: no kernel reads paged keys yet; copy the pages into one tensor" \

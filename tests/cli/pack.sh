@@ -220,10 +220,41 @@ try explain --device cuda:0 --dtype bf16 --head-dim 72 --no-causal
 holds "the sentence has the command" grep -q '`kiln pack build --arch sm_90a ' "$work/stderr"
 holds "another head_dim is missing, $rc: $(cat "$work/stderr")" [ "$rc" = 13 ]
 
-# ---- what a run asked for ----
+# ---- a manifest ----
 unset KILN_JIT KILN_PACK_PATH KILN_NVRTC STUB_H200 LD_LIBRARY_PATH
 . tools/env.sh
 export KILN_CACHE_DIR=$work/cache
+sed -n 's/^    //; /^-- fleet.lua/,/^return rows/p' docs/pack.md >"$work/fleet.lua"
+works pack build --manifest "$work/fleet.lua" --dry-run --json
+figures kernels 34
+cat >"$work/small.lua" <<'END'
+local rows = {}
+for _, arch in ipairs({ "sm_90a", "sm_80" }) do
+  local row = { arch = arch, algorithm = "flash", dtype = "bf16", head_dim = 64, mask = "none" }
+  table.insert(rows, row)
+end
+return rows
+END
+works pack build --manifest "$work/small.lua" -o "$work/manifest.pack" --json
+figures kernels 2
+holds "a manifest and flags give the same bytes" cmp "$a" "$work/manifest.pack"
+try pack build --manifest "$work/small.lua" --max-size 300K -o "$work/never.pack"
+holds "--max-size holds for a manifest: $rc" [ "$rc" = 1 ]
+holds "and nothing is written" [ ! -e "$work/never.pack" ]
+refuses 1 "--manifest takes the kernels from $work/small.lua; leave --head-dim out, or --manifest" \
+  pack build --manifest "$work/small.lua" --head-dim 64
+refuses 1 "--from takes the kernels from x; leave --manifest out, or --from" \
+  pack build --manifest "$work/small.lua" --from x
+refuses 18 "$work/none cannot be read (No such file or directory)" \
+  pack build --manifest "$work/none"
+printf 'return {\n  { headdim = 64 },\n}\n' >"$work/wrong.lua"
+refuses 1 "$work/wrong.lua: row 1: there is no field 'headdim'; the fields are arch, pass, \
+algorithm, dtype, head_dim, head_dim_v, mask, block_m, block_n, num_stages, num_warps" \
+  pack build --manifest "$work/wrong.lua" --dry-run
+head -c 1048577 /dev/zero >"$work/wrong.lua"
+refuses 1 "$work/wrong.lua is larger than 1048576 bytes" pack build --manifest "$work/wrong.lua"
+
+# ---- what a run asked for ----
 asked=$work/asked.jsonl
 run() { KILN_RECORD=$asked works run --device emu --check --o "$work/o.npy" "$@"; }
 q=tests/data/minilm.safetensors

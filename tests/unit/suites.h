@@ -15,6 +15,7 @@
   X(reference)              \
   X(textbook)               \
   X(generator)              \
+  X(manifest)               \
   X(tiles)                  \
   X(tuning)                 \
   X(records)                \

@@ -56,7 +56,7 @@ static const struct {
 } faults[] = {
     {8, "templates/fault/loop.tmpl.cu:2: stopped after 10 million instructions: "
         "is there an endless loop?"},
-    {16, "stopped: a template or its Lua code needs more than 64 MiB"},
+    {16, "stopped: the Lua code needs more than 64 MiB"},
     {24, "templates/fault/unknown_name.tmpl.cu:2: unknown name 'missing'"},
     {32, "lua/ampere.lua:29: attempt to index a nil value (field 'missing') "
          "(called at templates/fault/helper.tmpl.cu:3)"},
