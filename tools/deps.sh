@@ -2,7 +2,7 @@
 # tools/deps.sh [--lint]: installs what a fresh Debian 12 machine lacks to build, run and test Kiln.
 # When all is there it looks and returns, without a network access. Exit code 0 means that a build
 # will find everything; otherwise the last line says what to type.
-#   --lint   also clang-format and clang-tidy, which only `make lint` needs
+#   --lint   also clang, clang-format and clang-tidy, which only `make lint` and `make full` need
 # Packages come by apt-get, as root or through sudo. NVRTC comes from the CUDA toolkit where one is
 # found, otherwise from its wheel into .deps/nvrtc/ of this checkout: nothing else is touched.
 set -eu
@@ -37,6 +37,7 @@ has strace || need strace
 { has_module jansson && has_archive libjansson.a; } || need libjansson-dev
 { has_module libsodium && has_archive libsodium.a; } || need libsodium-dev
 if [ $wanted_lint = yes ]; then
+  has clang || need clang
   has clang-format || need clang-format
   has clang-tidy || need clang-tidy
 fi
