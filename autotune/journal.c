@@ -32,14 +32,15 @@ typedef struct scanner {
   FILE *file;
   char *bytes; /* room for KILN__LINE_LIMIT + 1 */
   size_t length;
-  int is_long; /* the line went on past the limit */
+  int is_long;      /* the line went on past the limit */
+  const char *kind; /* of the lines that are wanted; NULL = all */
 } scanner;
 
 /* The next whole line; 0 at the end of the file, also before a torn one. */
 static int next_line(scanner *s) {
   s->length = 0;
   s->is_long = 0;
-  for (int c = getc(s->file); c != EOF; c = getc(s->file)) {
+  for (int c = getc_unlocked(s->file); c != EOF; c = getc_unlocked(s->file)) {
     if (c == '\n') return 1;
     if (s->length < KILN__LINE_LIMIT)
       s->bytes[s->length++] = (char)c;
@@ -49,11 +50,18 @@ static int next_line(scanner *s) {
   return 0;
 }
 
+/* Whether a line may be of the kind: told without parsing it, where no escape can hide the word. */
+static int may_be_wanted(const scanner *s) {
+  return !s->kind || memmem(s->bytes, s->length, s->kind, strlen(s->kind)) ||
+         memchr(s->bytes, '\\', s->length);
+}
+
 static kiln_status visit_line(const scanner *s, int64_t number, kiln__journal_visit *visit,
                               void *user) {
   char why[256] = "the line is longer than 1 MiB";
   kiln__line line;
   if (s->length == 0 && !s->is_long) return KILN_OK; /* what append ends a torn line with */
+  if (!may_be_wanted(s)) return KILN_OK;
   if (s->is_long || kiln__line_parse(s->bytes, s->length, &line, why, sizeof why))
     return visit(user, number, NULL, why);
   kiln_status status = visit(user, number, &line, NULL);
@@ -61,11 +69,27 @@ static kiln_status visit_line(const scanner *s, int64_t number, kiln__journal_vi
   return status;
 }
 
-kiln_status kiln__journal_read(const char *path, int may_be_missing, kiln__journal_visit *visit,
-                               void *user, char *error, size_t error_size) {
+static kiln_status visit_lines(scanner *s, kiln__journal_visit *visit, void *user) {
+  kiln_status status = KILN_OK;
+  for (int64_t number = 1; status == KILN_OK && next_line(s); number++)
+    status = visit_line(s, number, visit, user);
+  return status;
+}
+
+kiln_status kiln__journal_read_memory(const char *bytes, size_t length, kiln__journal_visit *visit,
+                                      void *user) {
+  if (length == 0) return KILN_OK;
+  scanner s = {.file = fmemopen((void *)bytes, length, "r"), .bytes = malloc(KILN__LINE_LIMIT + 1)};
+  kiln_status status = s.file && s.bytes ? visit_lines(&s, visit, user) : KILN_OUT_OF_MEMORY;
+  if (s.file) fclose(s.file);
+  free(s.bytes);
+  return status;
+}
+
+static kiln_status read_file(const char *path, const char *kind, kiln__journal_visit *visit,
+                             void *user, char *error, size_t error_size) {
   int fd = -1;
-  scanner s = {0};
-  if (may_be_missing && access(path, F_OK) != 0 && errno == ENOENT) return KILN_OK;
+  scanner s = {.kind = kind};
   kiln_status status = open_plain(path, O_RDONLY, &fd, error, error_size);
   if (status != KILN_OK) return status;
   s.file = fdopen(fd, "r");
@@ -74,8 +98,7 @@ kiln_status kiln__journal_read(const char *path, int may_be_missing, kiln__journ
     snprintf(error, error_size, "no memory is left to read %s", path);
     status = KILN_OUT_OF_MEMORY;
   }
-  for (int64_t number = 1; status == KILN_OK && next_line(&s); number++)
-    status = visit_line(&s, number, visit, user);
+  if (status == KILN_OK) status = visit_lines(&s, visit, user);
   if (status == KILN_OK && ferror(s.file)) status = fail(error, error_size, path, "cannot be read");
   free(s.bytes);
   if (s.file)
@@ -83,6 +106,20 @@ kiln_status kiln__journal_read(const char *path, int may_be_missing, kiln__journ
   else
     close(fd);
   return status;
+}
+
+static int is_missing(const char *path) { return access(path, F_OK) != 0 && errno == ENOENT; }
+
+kiln_status kiln__journal_read(const char *path, int may_be_missing, kiln__journal_visit *visit,
+                               void *user, char *error, size_t error_size) {
+  if (may_be_missing && is_missing(path)) return KILN_OK;
+  return read_file(path, NULL, visit, user, error, error_size);
+}
+
+kiln_status kiln__journal_read_kind(const char *path, const char *kind, kiln__journal_visit *visit,
+                                    void *user, char *error, size_t error_size) {
+  if (is_missing(path)) return KILN_OK;
+  return read_file(path, kind, visit, user, error, error_size);
 }
 
 /* ---- writing ---- */

@@ -277,6 +277,10 @@ kiln_status kiln__tune(kiln_context *ctx, const kiln_attn_spec *spec, const kiln
     return KILN_INVALID_ARGUMENT;
   }
   if (options->simulate) return simulate(t, options->simulate, result, error, error_size);
+  if (!t.strategy->measures) {
+    t.budget_s = 0; /* there is no clock */
+    return kiln__tuning_run(&t, result, error, error_size);
+  }
   snprintf(error, error_size,
            "tuning measures on a GPU, which this version does not do yet; give a journal to replay "
            "(--simulate)");

@@ -2,9 +2,12 @@
  * table once per context; libkiln_rt has runtime/rt/services.c in this file's place. */
 #include "runtime/services.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "autotune/choices.h"
 #include "autotune/tune.h"
+#include "generator/embedded.h"
 #include "generator/generator.h"
 
 static kiln_status create(const char *template_dir, char *error, size_t error_size,
@@ -87,7 +90,58 @@ static const kiln__generator_ops generator_ops = {
     .read_manifest = read_manifest,
 };
 
-static const kiln__tuner_ops tuner_ops = {kiln__tune, kiln__records_command};
+/* ---- tuning ---- */
+
+static kiln_status add_shipped(kiln__choices *choices) {
+  static const char prefix[] = "records/";
+  kiln_status status = KILN_OK;
+  for (size_t i = 0; i < kiln__embedded_count && status == KILN_OK; i++) {
+    const kiln__embedded_file *file = &kiln__embedded_files[i];
+    if (strncmp(file->name, prefix, strlen(prefix)) == 0)
+      status = kiln__choices_add_shipped(choices, (const char *)file->bytes, file->length);
+  }
+  return status;
+}
+
+static void free_choices(void *choices) {
+  if (choices) kiln__choices_free(choices);
+  free(choices);
+}
+
+static kiln_status read_choices(const char *const *files, int num_files, void **out, char *warning,
+                                size_t warning_size) {
+  kiln__choices *choices = calloc(1, sizeof *choices);
+  *out = NULL;
+  warning[0] = '\0';
+  if (!choices) return KILN_OUT_OF_MEMORY;
+  kiln_status status = add_shipped(choices);
+  for (int i = 0; i < num_files && status == KILN_OK; i++)
+    status = kiln__choices_add_file(choices, files[i], warning, warning_size);
+  if (status == KILN_OK)
+    *out = choices;
+  else
+    free_choices(choices);
+  return status;
+}
+
+static kiln_status choose(const void *choices, const kiln_attn_spec *spec,
+                          const kiln_attn_args *shape, const kiln_device_info *device,
+                          int (*source_id)(void *user, char id[KILN__ID_SIZE]), void *user,
+                          kiln__chosen_tile *out) {
+  const kiln__place place = {spec, shape, device, source_id, user};
+  kiln__chosen found;
+  kiln_status status = kiln__choices_find(choices, &place, &found);
+  *out = (kiln__chosen_tile){found.step, found.tile, found.why, found.ladder};
+  return status;
+}
+
+static const kiln__tuner_ops tuner_ops = {
+    .tune = kiln__tune,
+    .records = kiln__records_command,
+    .read_choices = read_choices,
+    .free_choices = free_choices,
+    .choose = choose,
+};
 
 void kiln__services_fill(kiln__services *services) {
   memset(services, 0, sizeof *services);

@@ -44,24 +44,16 @@ static void warn_unknown(kiln_context *ctx) {
   }
 }
 
-/* A wish that this version cannot grant is not passed over in silence. */
-static void warn_reserved(kiln_context *ctx) {
-  for (int i = 0; i < KILN__ENV_COUNT; i++)
-    if (kiln__env_is_reserved((kiln__env_name)i) && kiln__env_get(&ctx->env, (kiln__env_name)i))
-      kiln__log_print(&ctx->log, KILN_LOG_WARNING, "%s has no effect in this version of Kiln",
-                      kiln__env_name_text((kiln__env_name)i));
-}
-
 /* Options and environment: what needs no device. 0, or -1 without memory. */
 static int configure(kiln_context *ctx, const kiln_context_options *options) {
   if (kiln__env_read(&ctx->env) != 0) return -1;
   kiln__log_init(&ctx->log, &ctx->env, options->log, options->log_user);
   warn_unknown(ctx);
-  warn_reserved(ctx);
   const char *jit = kiln__env_get(&ctx->env, KILN__ENV_KILN_JIT);
   ctx->compile_off = options->jit_off || (jit && strcmp(jit, "off") == 0);
   if (jit && strcmp(jit, "off") != 0 && strcmp(jit, "on") != 0)
     kiln__log_print(&ctx->log, KILN_LOG_WARNING, "KILN_JIT is \"%s\": set it to on or off", jit);
+  kiln__ladder_configure(&ctx->ladder, &ctx->env, &ctx->log);
   const char *templates = options->template_dir
                               ? options->template_dir
                               : kiln__env_get(&ctx->env, KILN__ENV_KILN_TEMPLATE_DIR);
@@ -136,6 +128,8 @@ kiln_status kiln_context_create(int device, const kiln_context_options *given, k
   pthread_mutex_init(&ctx->compiler_lock, NULL);
   pthread_rwlock_init(&ctx->plan_lock, NULL);
   pthread_mutex_init(&ctx->packs.lock, NULL);
+  pthread_mutex_init(&ctx->ladder.lock, NULL);
+  pthread_mutex_init(&ctx->ladder.measure_lock, NULL);
   pthread_mutex_init(&ctx->run_record.lock, NULL);
   *out = ctx;
   return KILN_OK;
@@ -149,6 +143,7 @@ void kiln_context_destroy(kiln_context *ctx) {
   /* In a child after fork the driver's state is not ours to close. */
   if (ctx->pid != getpid()) ctx->device = NULL;
   kiln__forward_close(ctx);
+  kiln__ladder_close(ctx);
   kiln__generate_close(ctx);
   kiln__compiler_close(ctx);
   kiln__packs_close(&ctx->packs);

@@ -13,6 +13,7 @@
 #include "runtime/cache.h"
 #include "runtime/device.h"
 #include "runtime/env.h"
+#include "runtime/ladder.h"
 #include "runtime/log.h"
 #include "runtime/packs.h"
 #include "runtime/run_record.h"
@@ -36,6 +37,7 @@ struct kiln_context {
   char *template_dir; /* NULL = embedded */
   int compile_off;    /* KILN_JIT=off, or the options */
   kiln__packs packs;
+  kiln__ladder ladder;
 
   const kiln__device_ops *ops; /* NULL for KILN_DEVICE_NONE */
   void *device;

@@ -21,10 +21,6 @@ static const char *const sentences[KILN__ENV_COUNT] = {
 const char *kiln__env_name_text(kiln__env_name name) { return names[name]; }
 const char *kiln__env_sentence(kiln__env_name name) { return sentences[name]; }
 
-int kiln__env_is_reserved(kiln__env_name name) {
-  return strncmp(sentences[name], "reserved:", strlen("reserved:")) == 0;
-}
-
 static int is_known(const char *name, size_t length) {
   for (int i = 0; i < KILN__ENV_COUNT; i++)
     if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0) return 1;

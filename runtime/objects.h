@@ -45,7 +45,8 @@ struct kiln_plan {
   char kernel_id[KILN__ID_SIZE];
   char source_id[KILN__ID_SIZE];
   char *record;
-  char *why;
+  kiln_plan_step step;
+  char *why, *ladder;
   char *pack; /* where the kernel came from a pack: its path; else NULL */
   size_t workspace_bytes;
   int from_cache;
@@ -69,10 +70,10 @@ kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, int 
 /* binary.c: sets registers, spills, shared memory and notes from what the compiler said; takes the
  * notes. OUT_OF_MEMORY. */
 kiln_status kiln__binary_take_resources(kiln_binary *binary, kiln__compiled *compiled);
-/* plan.c: as kiln_plan_create; refuses while `stream` is captured. */
+/* plan.c: as kiln_plan_create_with; refuses while `stream` is captured. */
 kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
-                              const kiln_attn_args *shape, struct CUstream_st *stream,
-                              kiln_plan **plan);
+                              const kiln_attn_args *shape, const kiln_plan_options *options,
+                              struct CUstream_st *stream, kiln_plan **plan);
 /* context.c: copies as much of an info struct as the caller's has room for; the caller set its
  * size, which stays. A NULL or a size of 0 takes nothing. */
 void kiln__info_copy(void *info, const void *whole, size_t size);

@@ -7,6 +7,11 @@
 #include "runtime/missing.h"
 #include "runtime/objects.h"
 
+typedef struct plan_choice {
+  kiln__chosen_tile chosen;
+  kiln_plan_step lowest; /* that may be taken */
+} plan_choice;
+
 void kiln_attn_args_pack(kiln_attn_args *args, const kiln_attn_spec *spec) {
   int64_t dim = spec->head_dim;
   int64_t dim_v = spec->head_dim_v ? spec->head_dim_v : dim;
@@ -60,37 +65,25 @@ static kiln_status check_source_shape(kiln_context *ctx, const kiln_source *sour
   return check_shape(ctx, &record, shape, workspace);
 }
 
-/* The ladder step and its reason. path: of the pack that holds the kernel; NULL = in none. */
-static char *explain(const char *arch, const kiln_tile *given, const char *path) {
-  const char *pack = path && !path[0] ? "in memory" : path;
-  kiln__text why;
-  const char *separator = "";
-  kiln__text_init(&why, 512 + PATH_MAX);
-  const struct {
-    const char *name;
-    int32_t value;
-  } fields[] = {{"block_m", given->block_m},
-                {"block_n", given->block_n},
-                {"num_stages", given->num_stages},
-                {"num_warps", given->num_warps}};
-  if (pack) kiln__text_printf(&why, "pack %s: ", pack);
-  kiln__text_string(&why, "explicit: the caller chose ");
-  for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-    if (!fields[i].value) continue;
-    kiln__text_printf(&why, "%s%s = %d", separator, fields[i].name, (int)fields[i].value);
-    separator = ", ";
-  }
-  if (separator[0]) {
-    kiln__text_printf(&why, "; what is left is the default of %s", pack ? "the pack" : arch);
-    return kiln__text_take(&why);
-  }
-  kiln__text_clear(&why);
-  if (pack)
-    kiln__text_printf(&why, "pack %s: its default tile for this spec", pack);
+/* The ladder's sentence, and where the kernel lies. */
+static char *explain(const kiln_plan *plan, const char *why, int passed_over) {
+  const char *pack = plan->pack && !plan->pack[0] ? "in memory" : plan->pack;
+  kiln__text text;
+  kiln__text_init(&text, 2048 + 2 * PATH_MAX);
+  if (pack) kiln__text_printf(&text, "pack %s: ", pack);
+  if (passed_over)
+    kiln__text_printf(&text, "its default tile for this spec, as it does not hold that of %s", why);
+  else if (plan->step == KILN_STEP_EXPLICIT)
+    kiln__text_printf(&text, "%s; what is left is the default of %s", why,
+                      pack ? "the pack" : plan->spec.arch);
+  else if (plan->step != KILN_STEP_DEFAULT)
+    kiln__text_string(&text, why);
+  else if (pack)
+    kiln__text_string(&text, "its default tile for this spec");
   else
-    kiln__text_printf(
-        &why, "arch default: no tuning record applies, so this is the default tile of %s", arch);
-  return kiln__text_take(&why);
+    kiln__text_printf(&text, "arch default: %s, so this is the default tile of %s", why,
+                      plan->spec.arch);
+  return kiln__text_take(&text);
 }
 
 /* Loads the kernel; the plan takes what it needs of the binary. */
@@ -118,14 +111,27 @@ static kiln_status build(kiln_context *ctx, kiln_source *source, kiln_plan *plan
   return status;
 }
 
+/* A pack is there so that nothing is compiled: where it has a spec, but not the tile that the
+ * ladder chose, its default tile is taken and the plan says so. */
+static kiln_status find_packed(kiln_context *ctx, const kiln_attn_spec *spec,
+                               const plan_choice *choice, kiln_binary **binary, kiln_pack **pack) {
+  const kiln_plan_step step = choice->chosen.step;
+  const kiln_tile any = KILN_TILE_INIT;
+  kiln_status status = kiln__packs_find(ctx, spec, &choice->chosen.tile, binary, pack);
+  if (status != KILN_OK || *binary || step == KILN_STEP_EXPLICIT || step == KILN_STEP_DEFAULT ||
+      choice->lowest < KILN_STEP_DEFAULT)
+    return status;
+  return kiln__packs_find(ctx, spec, &any, binary, pack);
+}
+
 /* From the packs of the context; plan->kernel stays NULL where none has the kernel. */
 static kiln_status create_from_pack(kiln_context *ctx, const kiln_attn_spec *spec,
-                                    const kiln_tile *tile, const kiln_attn_args *shape,
+                                    const plan_choice *choice, const kiln_attn_args *shape,
                                     kiln_plan *plan) {
   kiln_binary *binary = NULL;
   kiln_pack *pack = NULL;
   kiln_pack_info info = {.size = sizeof info};
-  kiln_status status = kiln__packs_find(ctx, spec, tile, &binary, &pack);
+  kiln_status status = find_packed(ctx, spec, choice, &binary, &pack);
   if (status != KILN_OK || !binary) return status;
   kiln_pack_get_info(pack, &info);
   status = check_shape(ctx, &binary->record, shape, &plan->workspace_bytes);
@@ -170,25 +176,46 @@ static kiln_status refuse_missing(kiln_context *ctx, kiln_attn_spec *spec, const
   return kiln__context_fail_text(ctx, KILN_MISSING_KERNEL, &error);
 }
 
-static kiln_status create(kiln_context *ctx, const kiln_attn_spec *given_spec,
-                          const kiln_tile *given_tile, const kiln_attn_args *shape,
-                          kiln_plan *plan) {
-  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
-  kiln_tile tile = KILN_TILE_INIT;
-  kiln_status status = kiln__take_spec(ctx, given_spec, given_tile, &spec, &tile);
-  if (status == KILN_OK) status = create_from_pack(ctx, &spec, &tile, shape, plan);
-  if (status == KILN_OK && !plan->kernel)
-    status = ctx->services.generator ? create_from_source(ctx, &spec, &tile, shape, plan)
-                                     : refuse_missing(ctx, &spec, &tile);
-  if (status != KILN_OK) return status;
-  plan->why = explain(plan->spec.arch, &tile, plan->pack);
-  if (plan->why) return KILN_OK;
+/* A tile of zeros is any tile. */
+static int is_tile(const kiln_tile *tile, const kiln_tile *wanted) {
+  return !wanted->block_m ||
+         (tile->block_m == wanted->block_m && tile->block_n == wanted->block_n &&
+          tile->num_stages == wanted->num_stages && tile->num_warps == wanted->num_warps);
+}
+
+static kiln_status describe(kiln_context *ctx, plan_choice *choice, kiln_plan *plan) {
+  kiln__chosen_tile *c = &choice->chosen;
+  const int passed_over = c->step != KILN_STEP_EXPLICIT && !is_tile(&plan->tile, &c->tile);
+  plan->step = passed_over ? KILN_STEP_DEFAULT : c->step;
+  plan->why = explain(plan, c->why, passed_over);
+  plan->ladder = c->ladder ? c->ladder : strdup("{}");
+  c->ladder = NULL;
+  if (plan->why && plan->ladder) return KILN_OK;
   return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
 }
 
+static kiln_status create(kiln_context *ctx, const kiln_attn_spec *given_spec,
+                          const kiln_tile *given_tile, const kiln_attn_args *shape,
+                          const kiln_plan_options *options, kiln_plan *plan) {
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_tile tile = KILN_TILE_INIT;
+  plan_choice choice = {.lowest = options->lowest_step};
+  kiln_status status = kiln__take_spec(ctx, given_spec, given_tile, &spec, &tile);
+  if (status == KILN_OK)
+    status = kiln__ladder_choose(ctx, &spec, &tile, shape, options, &choice.chosen);
+  if (status == KILN_OK) status = create_from_pack(ctx, &spec, &choice, shape, plan);
+  if (status == KILN_OK && !plan->kernel)
+    status = ctx->services.generator
+                 ? create_from_source(ctx, &spec, &choice.chosen.tile, shape, plan)
+                 : refuse_missing(ctx, &spec, &tile);
+  if (status == KILN_OK) status = describe(ctx, &choice, plan);
+  kiln__chosen_free(&choice.chosen);
+  return status;
+}
+
 kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
-                              const kiln_attn_args *shape, struct CUstream_st *stream,
-                              kiln_plan **plan) {
+                              const kiln_attn_args *shape, const kiln_plan_options *options,
+                              struct CUstream_st *stream, kiln_plan **plan) {
   *plan = NULL;
   kiln_status status = kiln__context_need_device(ctx);
   if (status == KILN_OK) status = refuse_capture(ctx, stream);
@@ -196,7 +223,7 @@ kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, con
   kiln_plan *made = calloc(1, sizeof *made);
   if (!made) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
   made->ctx = ctx;
-  status = create(ctx, spec, tile, shape, made);
+  status = create(ctx, spec, tile, shape, options, made);
   if (status == KILN_OK) {
     kiln__run_record_add(ctx, &made->spec, shape);
     *plan = made;
@@ -206,10 +233,24 @@ kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, con
   return status;
 }
 
+kiln_status kiln_plan_create_with(kiln_context *ctx, const kiln_attn_spec *spec,
+                                  const kiln_tile *tile, const kiln_attn_args *shape,
+                                  const kiln_plan_options *given, kiln_plan **plan) {
+  kiln_plan_options options = KILN_PLAN_OPTIONS_INIT;
+  if (!plan) return kiln__context_null(ctx);
+  *plan = NULL;
+  kiln_status status = kiln__context_enter(ctx);
+  if (status != KILN_OK) return status;
+  if (given && kiln__copy_sized(&options, sizeof options, given, sizeof options) != 0)
+    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                              "options.size is not sizeof(kiln_plan_options): start from "
+                              "KILN_PLAN_OPTIONS_INIT");
+  return kiln__plan_create(ctx, spec, tile, shape, &options, NULL, plan);
+}
+
 kiln_status kiln_plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
                              const kiln_attn_args *shape, kiln_plan **plan) {
-  if (!plan) return kiln__context_null(ctx);
-  return kiln__plan_create(ctx, spec, tile, shape, NULL, plan);
+  return kiln_plan_create_with(ctx, spec, tile, shape, NULL, plan);
 }
 
 void kiln_plan_get_info(const kiln_plan *plan, kiln_plan_info *info) {
@@ -224,6 +265,8 @@ void kiln_plan_get_info(const kiln_plan *plan, kiln_plan_info *info) {
       .workspace_bytes = plan->workspace_bytes,
       .from_cache = plan->from_cache,
       .pack = plan->pack,
+      .step = plan->step,
+      .ladder = plan->ladder,
   };
   kiln__info_copy(info, &whole, sizeof whole);
 }
@@ -241,6 +284,7 @@ void kiln_plan_destroy(kiln_plan *plan) {
   kiln_kernel_destroy(plan->kernel);
   free(plan->record);
   free(plan->why);
+  free(plan->ladder);
   free(plan->pack);
   free(plan);
 }

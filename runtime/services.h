@@ -96,6 +96,13 @@ typedef struct kiln__compiler_ops {
   void (*report)(const kiln__env *env, kiln__text *json);
 } kiln__compiler_ops;
 
+/* What the ladder gives; why (one sentence) and ladder (JSON) are malloc'd. */
+typedef struct kiln__chosen_tile {
+  kiln_plan_step step;
+  kiln_tile tile;
+  char *why, *ladder;
+} kiln__chosen_tile;
+
 /* The autotuner. spec and shape are checked and resolved; own: the user's records file or NULL.
  * Messages go to `error`, terminated. *json: malloc'd, belongs to the caller. */
 typedef struct kiln__tuner_ops {
@@ -105,6 +112,17 @@ typedef struct kiln__tuner_ops {
   kiln_status (*records)(kiln_context *ctx, const char *verb, const char *const *files,
                          int32_t num_files, const char *own, const char *out, char **json,
                          char *error, size_t error_size);
+  /* Reads the finished tunings that are shipped and those of the files, of which a later one goes
+   * before an earlier. `warning`: terminated, "" where all is well. OUT_OF_MEMORY. */
+  kiln_status (*read_choices)(const char *const *files, int num_files, void **choices,
+                              char *warning, size_t warning_size);
+  void (*free_choices)(void *choices);
+  /* The first of the ladder's steps EXACT to NEAR_DEVICE that holds; else DEFAULT and a tile of
+   * zeros. source_id: kiln__place of autotune/choices.h. OUT_OF_MEMORY. */
+  kiln_status (*choose)(const void *choices, const kiln_attn_spec *spec,
+                        const kiln_attn_args *shape, const kiln_device_info *device,
+                        int (*source_id)(void *user, char id[KILN__ID_SIZE]), void *user,
+                        kiln__chosen_tile *chosen);
 } kiln__tuner_ops;
 
 typedef struct kiln__services {

@@ -1,5 +1,4 @@
-/* Tuning and its records: the public functions over the autotuner's table, and where the user's own
- * records lie. */
+/* Tuning and its records: the public functions over the autotuner's table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,15 +7,6 @@
 
 #define PATH_SIZE     4096
 #define SENTENCE_SIZE 4096
-
-/* The first file of KILN_RECORDS, else one in the cache directory; NULL where there is neither. */
-static const char *own_records(const kiln_context *ctx, char path[PATH_SIZE]) {
-  const char *named = kiln__env_get(&ctx->env, KILN__ENV_KILN_RECORDS);
-  if (!named && !ctx->cache.dir) return NULL;
-  const int length = named ? snprintf(path, PATH_SIZE, "%.*s", (int)strcspn(named, ":"), named)
-                           : snprintf(path, PATH_SIZE, "%s/tuning.jsonl", ctx->cache.dir);
-  return length > 0 && length < PATH_SIZE ? path : NULL;
-}
 
 static kiln_status refuse_empty(kiln_context *ctx) {
   return kiln__context_fail(ctx, KILN_UNSUPPORTED,
@@ -45,8 +35,10 @@ kiln_status kiln_tune(kiln_context *ctx, const kiln_attn_spec *given_spec,
   if (status == KILN_OK) status = kiln__check_sizes(ctx, &shape);
   if (status == KILN_OK) status = kiln__context_resolve(ctx, &spec, &none);
   if (status != KILN_OK) return status;
-  if (!options.records && !options.simulate) options.records = own_records(ctx, path);
+  if (!options.records && !options.simulate)
+    options.records = kiln__ladder_own_records(ctx, path, sizeof path);
   status = ctx->services.tuner->tune(ctx, &spec, &shape, &options, &whole, error, sizeof error);
+  kiln__ladder_forget(ctx);
   if (status != KILN_OK) return kiln__context_fail(ctx, status, "%s", error);
   kiln__info_copy(result, &whole, sizeof whole);
   return KILN_OK;
@@ -61,8 +53,10 @@ kiln_status kiln_records_command(kiln_context *ctx, const char *verb, const char
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;
   if (!ctx->services.tuner) return refuse_empty(ctx);
-  status = ctx->services.tuner->records(ctx, verb, files, num_files, own_records(ctx, path), out,
+  status = ctx->services.tuner->records(ctx, verb, files, num_files,
+                                        kiln__ladder_own_records(ctx, path, sizeof path), out,
                                         &text, error, sizeof error);
+  kiln__ladder_forget(ctx);
   if (status == KILN_INVALID_ARGUMENT || status == KILN_OUT_OF_MEMORY) {
     free(text);
     return kiln__context_fail(ctx, status, "%s", error);

@@ -396,6 +396,43 @@ KILN_API void kiln_kernel_destroy(kiln_kernel *kernel);
 
 typedef struct kiln_plan kiln_plan;
 
+/* The ladder: how a plan came to its tile. The first step that holds is taken, and the plan's why
+ * and ladder name it. EXPLICIT: the caller gave a field of the tile. The next three are tuning
+ * records: of this problem on this device; of sizes within a factor of about two; of another device
+ * of the same kind. DEFAULT: the default tile of the arch, or of the pack that holds the kernel.
+ * MODEL: the cost model's choice, where it was asked for. */
+typedef enum kiln_plan_step {
+  KILN_STEP_EXPLICIT = 0,
+  KILN_STEP_EXACT = 1,
+  KILN_STEP_NEAR_SHAPE = 2,
+  KILN_STEP_NEAR_DEVICE = 3,
+  KILN_STEP_DEFAULT = 4,
+  KILN_STEP_MODEL = 5,
+  KILN_STEP_FORCE_INT = 0x7fffffff
+} kiln_plan_step;
+
+typedef enum kiln_plan_mode {
+  KILN_PLAN_AS_CONFIGURED = 0, /* KILN_TUNE: cached unless it says off or measure */
+  KILN_PLAN_ESTIMATE = 1,      /* the cost model chooses; records are not asked */
+  KILN_PLAN_CACHED_ONLY = 2,   /* records, and nothing is measured */
+  KILN_PLAN_MEASURE = 3,       /* where there is no exact record, tune first */
+  KILN_PLAN_MODE_FORCE_INT = 0x7fffffff
+} kiln_plan_mode;
+
+typedef struct kiln_plan_options {
+  size_t size;
+  kiln_plan_mode mode;
+  /* The last step that may be taken: below it the plan is refused (UNSUPPORTED). A tile that the
+   * caller gave is always taken. */
+  kiln_plan_step lowest_step;
+  double deadline_s; /* of measuring; 0 = 30 seconds */
+} kiln_plan_options;
+
+/* clang-format off */
+#define KILN_PLAN_OPTIONS_INIT \
+  { sizeof(kiln_plan_options), KILN_PLAN_AS_CONFIGURED, KILN_STEP_MODEL, 0 }
+/* clang-format on */
+
 typedef struct kiln_plan_info {
   size_t size;
   kiln_attn_spec spec; /* resolved */
@@ -407,6 +444,8 @@ typedef struct kiln_plan_info {
   size_t workspace_bytes; /* for the shape the plan was made for */
   int32_t from_cache;
   const char *pack; /* path of the pack that holds the kernel, "" for one in memory; NULL = none */
+  kiln_plan_step step;
+  const char *ladder; /* JSON: the steps and what refused them, the record that was taken */
 } kiln_plan_info;
 
 /* Chooses, compiles and loads for a spec and a shape (args: sizes and strides are read, addresses
@@ -417,6 +456,12 @@ typedef struct kiln_plan_info {
 KILN_API kiln_status kiln_plan_create(kiln_context *ctx, const kiln_attn_spec *spec,
                                       const kiln_tile *tile, const kiln_attn_args *shape,
                                       kiln_plan **plan);
+/* The same by other rules than KILN_TUNE's; options NULL = KILN_PLAN_OPTIONS_INIT. KILN_TUNE=off
+ * forbids records and measuring whatever the options say. Measuring runs in a process of its own;
+ * where it fails, the ladder goes on and why says so. */
+KILN_API kiln_status kiln_plan_create_with(kiln_context *ctx, const kiln_attn_spec *spec,
+                                           const kiln_tile *tile, const kiln_attn_args *shape,
+                                           const kiln_plan_options *options, kiln_plan **plan);
 KILN_API void kiln_plan_get_info(const kiln_plan *plan, kiln_plan_info *info);
 KILN_API kiln_status kiln_plan_workspace(const kiln_plan *plan, const kiln_attn_args *args,
                                          size_t *bytes);
@@ -431,9 +476,17 @@ KILN_API void kiln_plan_destroy(kiln_plan *plan);
 
 /* ---- one call ---- */
 
-/* Plan (kept in the context for the next call of the same spec) and run. */
+/* Plan (kept in the context for the next call of the same spec and like sizes: of the same bucket,
+ * docs/tuning.md) and run. Inside a stream capture nothing is compiled or loaded: a plan that was
+ * made for other sizes of the spec serves there, and without one it is CAPTURE_ACTIVE. */
 KILN_API kiln_status kiln_attn_forward(kiln_context *ctx, const kiln_attn_spec *spec,
                                        const kiln_attn_args *args, struct CUstream_st *stream);
+
+/* Makes the plans that kiln_attn_forward will need for `count` specs, each with its shape (sizes
+ * and strides are read): afterwards no call with one of them compiles, loads or reads a file. All
+ * are tried; the first failure is what is returned, and its sentence says how many there were. */
+KILN_API kiln_status kiln_prewarm(kiln_context *ctx, const kiln_attn_spec *specs,
+                                  const kiln_attn_args *shapes, int32_t count);
 
 /* ---- device memory, the same on a GPU and on the emulator: for tools and tests ---- */
 

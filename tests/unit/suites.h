@@ -32,6 +32,7 @@
   X(rendering)              \
   X(pack)                   \
   X(packs)                  \
+  X(ladder)                 \
   X(driver)                 \
   X(gpu)                    \
   X(alloc)                  \

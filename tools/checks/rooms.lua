@@ -16,7 +16,7 @@ local sees = {
 -- The one place where rooms meet: it fills the runtime's table of services.
 local meeting = {
   ["generator/services.c"] = { "runtime/services.h", "runtime/compile/", "runtime/emulator/",
-                             "autotune/tune.h" },
+                             "autotune/tune.h", "autotune/choices.h" },
 }
 
 local cuda = { "^cuda", "^nvrtc", "^driver_types", "^vector_types", "^cooperative_groups" }

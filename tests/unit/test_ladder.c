@@ -1,0 +1,479 @@
+/* The ladder: which record a plan takes, what refuses one, when is measured, and what the plans of
+ * the one call share. Records are of simulated tunings with the real generator; plans are made on
+ * the fake device with a tuner that is a table of answers. */
+#include "suites.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+#include "fixture.h"
+#include "landscape.h"
+#include "runtime/bucket.h"
+
+/* ---- buckets ---- */
+
+START_TEST(buckets_are_those_of_records) {
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_attn_args shape = KILN_ATTN_ARGS_INIT;
+  shape.num_heads = shape.num_heads_k = 1;
+  for (int64_t x = 0; x <= INT32_MAX; x += x < 5000 ? 1 : x / 97) {
+    shape.batch = shape.seqlen_q = shape.seqlen_k = (int32_t)x;
+    const kiln__problem p = kiln__problem_of(&spec, &shape);
+    ck_assert_int_eq(kiln__bucket_of((uint64_t)x), p.seqlen_q_log2);
+    ck_assert_int_eq(kiln__bucket_of((uint64_t)x), p.heads_log2);
+  }
+}
+END_TEST
+
+/* ---- records ---- */
+
+static landscape land;
+static fixture files;
+static char own[320];
+
+static void tune_at(int seqlen, const char *path) {
+  kiln_tune_result r = {.size = sizeof r};
+  land.shape.batch = 16384 / seqlen;
+  land.shape.seqlen_q = land.shape.seqlen_k = seqlen;
+  ck_assert_int_eq(landscape_tune(&land, "hillclimb", 1, 0, path, &r), KILN_OK);
+}
+
+/* The landscape's context as one of the GPU that was invented for it. */
+static void create(void) {
+  landscape_create(&land, "sm_90a", 128, 2048, 0.08, 5);
+  fixture_create(&files);
+  strcpy(own, fixture_path(&files, "own"));
+  land.ctx->device_id = 0;
+  kiln_device_info *info = &land.ctx->info;
+  info->compute_major = 9;
+  info->num_sms = 132;
+  info->shared_bytes_block = 232448;
+  info->l2_bytes = 50 << 20;
+  strcpy(info->arch, "sm_90a");
+  strcpy(info->name, "an invented GPU");
+  strcpy(land.environment.kiln, kiln_version());
+  land.ctx->env.values[KILN__ENV_KILN_RECORDS] = strdup(own);
+}
+
+static void destroy(void) {
+  land.ctx->device_id = KILN_DEVICE_NONE;
+  landscape_destroy(&land);
+  fixture_destroy(&files);
+}
+
+static kiln_status choose_at(int seqlen, const kiln_plan_options *options, kiln__chosen_tile *c) {
+  const kiln_tile none = KILN_TILE_INIT;
+  kiln_attn_args shape = land.shape;
+  shape.batch = 16384 / seqlen;
+  shape.seqlen_q = shape.seqlen_k = seqlen;
+  return kiln__ladder_choose(land.ctx, &land.spec, &none, &shape, options, c);
+}
+
+/* The step that is taken for a length; its sentence has to hold the words. */
+static kiln_plan_step step_at(int seqlen, const char *words) {
+  kiln__chosen_tile c;
+  ck_assert_int_eq(choose_at(seqlen, NULL, &c), KILN_OK);
+  ck_assert_msg(strstr(c.why, words), "%s", c.why);
+  const kiln_plan_step step = c.step;
+  kiln__chosen_free(&c);
+  return step;
+}
+
+/* The last line of `own` with one text in place of another. */
+static void rewrite(const char *from, const char *to) {
+  static char text[1 << 20], changed[1 << 20];
+  text[fixture_read(own, text, sizeof text - 1)] = '\0';
+  const char *at = strstr(text, from);
+  ck_assert_ptr_nonnull(at);
+  char *end = changed;
+  for (const char *rest = text; *rest;) {
+    at = strstr(rest, from);
+    const size_t before = at ? (size_t)(at - rest) : strlen(rest);
+    end += sprintf(end, "%.*s%s", (int)before, rest, at ? to : "");
+    rest += before + (at ? strlen(from) : 0);
+  }
+  fixture_write(&files, "own", changed, (size_t)(end - changed));
+  kiln__ladder_forget(land.ctx);
+}
+
+START_TEST(steps_by_distance) {
+  ck_assert_int_eq(step_at(2048, "no tuning record applies"), KILN_STEP_DEFAULT);
+  tune_at(2048, own);
+  kiln__ladder_forget(land.ctx);
+  ck_assert_int_eq(step_at(2048, "exact: tuned on an invented GPU"), KILN_STEP_EXACT);
+  ck_assert_int_eq(step_at(2000, own), KILN_STEP_EXACT);
+  ck_assert_int_eq(step_at(4096, "near_shape: "), KILN_STEP_NEAR_SHAPE);
+  ck_assert_int_eq(step_at(1024, "near_shape: "), KILN_STEP_NEAR_SHAPE);
+  ck_assert_int_eq(step_at(512, "no tuning record applies"), KILN_STEP_DEFAULT);
+  ck_assert_int_eq(step_at(8192, "no tuning record applies"), KILN_STEP_DEFAULT);
+  tune_at(8192, own);
+  kiln__ladder_forget(land.ctx);
+  ck_assert_int_eq(step_at(8192, "exact"), KILN_STEP_EXACT);
+}
+END_TEST
+
+START_TEST(the_chosen_tile_is_the_record_s) {
+  kiln__chosen_tile c;
+  kiln_tune_result r = {.size = sizeof r};
+  ck_assert_int_eq(landscape_tune(&land, "hillclimb", 1, 0, own, &r), KILN_OK);
+  ck_assert_int_eq(choose_at(2048, NULL, &c), KILN_OK);
+  ck_assert_int_eq(kiln__tile_compare(&c.tile, &r.tile), 0);
+  const kiln_tile fallback = landscape_default(&land);
+  ck_assert_int_ne(kiln__tile_compare(&c.tile, &fallback), 0); /* else this shows nothing */
+  json_t *ladder = json_loads(c.ladder, 0, NULL);
+  const json_t *record = json_object_get(ladder, "record");
+  ck_assert_str_eq(json_string_value(json_object_get(record, "file")), own);
+  ck_assert_int_gt(json_array_size(json_object_get(record, "candidates")), 5);
+  const json_t *steps = json_object_get(ladder, "steps");
+  ck_assert_int_eq(json_array_size(steps), 1);
+  ck_assert(json_is_true(json_object_get(json_array_get(steps, 0), "taken")));
+  json_decref(ladder);
+  kiln__chosen_free(&c);
+}
+END_TEST
+
+START_TEST(other_environments_are_refused_by_name) {
+  kiln__chosen_tile c;
+  tune_at(2048, own);
+  rewrite("\"num_sms\":132", "\"num_sms\":78");
+  ck_assert_int_eq(step_at(2048, "near_device: "), KILN_STEP_NEAR_DEVICE);
+  rewrite("\"source_id\":\"", "\"source_id\":\"0");
+  ck_assert_int_eq(choose_at(2048, NULL, &c), KILN_OK);
+  ck_assert_int_eq(c.step, KILN_STEP_DEFAULT);
+  ck_assert_ptr_nonnull(strstr(c.ladder, "is of another environment: num_sms, source_id"));
+  kiln__chosen_free(&c);
+}
+END_TEST
+
+START_TEST(a_doubtful_record_holds_and_says_so) {
+  tune_at(2048, own);
+  rewrite("\"name\":\"an invented GPU\"", "\"name\":\"another GPU\"");
+  ck_assert_int_eq(step_at(2048, "; doubtful, other name"), KILN_STEP_EXACT);
+}
+END_TEST
+
+START_TEST(a_record_is_data) {
+  tune_at(2048, own);
+  kiln__chosen_tile c;
+  ck_assert_int_eq(choose_at(2048, NULL, &c), KILN_OK);
+  char tile[64], illegal[64];
+  snprintf(tile, sizeof tile, "\"block_n\":%d,", (int)c.tile.block_n);
+  snprintf(illegal, sizeof illegal, "\"block_n\":%d,", (int)c.tile.block_n + 1);
+  kiln__chosen_free(&c);
+  rewrite(tile, illegal);
+  ck_assert_int_eq(step_at(2048, "the tile of its tuning record is refused"), KILN_STEP_DEFAULT);
+}
+END_TEST
+
+START_TEST(the_first_file_goes_before_the_others) {
+  char both[700], other[320];
+  kiln__chosen_tile c;
+  strcpy(other, fixture_path(&files, "other"));
+  tune_at(2048, own);
+  tune_at(2048, other);
+  for (int swapped = 0; swapped < 2; swapped++) {
+    snprintf(both, sizeof both, "%s:%s", swapped ? other : own, swapped ? own : other);
+    free(land.ctx->env.values[KILN__ENV_KILN_RECORDS]);
+    land.ctx->env.values[KILN__ENV_KILN_RECORDS] = strdup(both);
+    kiln__ladder_forget(land.ctx);
+    ck_assert_int_eq(choose_at(2048, NULL, &c), KILN_OK);
+    ck_assert_ptr_nonnull(strstr(c.why, swapped ? other : own));
+    kiln__chosen_free(&c);
+  }
+}
+END_TEST
+
+START_TEST(off_reads_nothing) {
+  tune_at(2048, own);
+  land.ctx->ladder.mode = KILN__TUNE_OFF;
+  ck_assert_int_eq(step_at(2048, "KILN_TUNE is off"), KILN_STEP_DEFAULT);
+}
+END_TEST
+
+START_TEST(a_lowest_step_refuses_what_lies_below) {
+  kiln__chosen_tile c;
+  kiln_plan_options options = KILN_PLAN_OPTIONS_INIT;
+  options.lowest_step = KILN_STEP_EXACT;
+  tune_at(2048, own);
+  ck_assert_int_eq(choose_at(2048, &options, &c), KILN_OK);
+  kiln__chosen_free(&c);
+  ck_assert_int_eq(choose_at(4096, &options, &c), KILN_UNSUPPORTED);
+  ck_assert_ptr_null(c.why);
+  ck_assert_ptr_nonnull(strstr(kiln_last_error(land.ctx), "there is no tuning of these sizes"));
+}
+END_TEST
+
+START_TEST(an_estimate_asks_the_model) {
+  kiln__chosen_tile c;
+  kiln_plan_options options = KILN_PLAN_OPTIONS_INIT;
+  options.mode = KILN_PLAN_ESTIMATE;
+  tune_at(2048, own);
+  ck_assert_int_eq(choose_at(2048, &options, &c), KILN_OK);
+  ck_assert_int_eq(c.step, KILN_STEP_MODEL);
+  ck_assert_ptr_nonnull(strstr(c.why, "the cost model predicts"));
+  ck_assert_int_gt(c.tile.block_m, 0);
+  kiln__chosen_free(&c);
+}
+END_TEST
+
+START_TEST(damaged_lines_cost_themselves) {
+  tune_at(2048, own);
+  rewrite("\"kind\":\"choice\"", "\"kind\":\"choices\"");
+  ck_assert_int_eq(step_at(2048, "no tuning record applies"), KILN_STEP_DEFAULT);
+  tune_at(4096, own);
+  kiln__ladder_forget(land.ctx);
+  ck_assert_int_eq(step_at(4096, "exact"), KILN_STEP_EXACT);
+}
+END_TEST
+
+/* ---- plans, with a tuner that is a table of answers ---- */
+
+static struct answers {
+  int tunings, tuned; /* calls of tune; whether they leave a record */
+  kiln_status fail;
+} answers;
+
+static kiln_status fake_tune(kiln_context *ctx, const kiln_attn_spec *spec,
+                             const kiln_attn_args *shape, const kiln_tune_options *options,
+                             kiln_tune_result *result, char *error, size_t error_size) {
+  (void)ctx, (void)spec, (void)shape, (void)options;
+  answers.tunings++;
+  snprintf(error, error_size, "the measuring program is missing");
+  result->tile.block_m = 64;
+  if (answers.fail == KILN_OK) answers.tuned = 1;
+  return answers.fail;
+}
+
+static kiln_status read_nothing(const char *const *paths, int num_files, void **choices,
+                                char *warning, size_t warning_size) {
+  (void)paths, (void)num_files, (void)warning_size;
+  warning[0] = '\0';
+  *choices = &answers;
+  return KILN_OK;
+}
+
+static void free_nothing(void *choices) { (void)choices; }
+
+/* Lengths from 4096 have a record of another tile. */
+static kiln_status fake_choose(const void *choices, const kiln_attn_spec *spec,
+                               const kiln_attn_args *shape, const kiln_device_info *device,
+                               int (*source_id)(void *user, char id[KILN__ID_SIZE]), void *user,
+                               kiln__chosen_tile *chosen) {
+  char id[KILN__ID_SIZE];
+  (void)choices, (void)spec, (void)device;
+  ck_assert_int_eq(source_id(user, id), 0);
+  ck_assert_uint_eq(strlen(id), 64);
+  const int known = answers.tuned || shape->seqlen_q >= 4096;
+  *chosen = (kiln__chosen_tile){.step = known ? KILN_STEP_EXACT : KILN_STEP_DEFAULT,
+                                .tile = KILN_TILE_INIT,
+                                .why = strdup(known ? "exact: by the table" : "nothing is known"),
+                                .ladder = strdup("{}")};
+  if (known) chosen->tile.block_m = 64;
+  return KILN_OK;
+}
+
+static const kiln__tuner_ops fake_tuner = {.tune = fake_tune,
+                                           .read_choices = read_nothing,
+                                           .free_choices = free_nothing,
+                                           .choose = fake_choose};
+
+static kiln_context *tuned_context(fake *f) {
+  kiln_context *ctx = fake_context(f, "");
+  ctx->services.tuner = &fake_tuner;
+  answers = (struct answers){0};
+  return ctx;
+}
+
+static kiln_attn_args args_at(int seqlen) {
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_attn_args args = KILN_ATTN_ARGS_INIT;
+  char *memory = (char *)0x100000; /* nothing reads it */
+  args.batch = 1;
+  args.seqlen_q = args.seqlen_k = seqlen;
+  args.num_heads = args.num_heads_k = 2;
+  kiln_attn_args_pack(&args, &spec);
+  args.q = args.k = args.v = args.o = args.workspace = memory;
+  args.workspace_bytes = 1 << 20;
+  return args;
+}
+
+START_TEST(a_plan_takes_the_record_s_tile) {
+  fake f;
+  kiln_context *ctx = tuned_context(&f);
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_attn_args args = args_at(4096);
+  kiln_plan_info info = {.size = sizeof info};
+  kiln_plan *plan;
+  ck_assert_int_eq(kiln_plan_create(ctx, &spec, NULL, &args, &plan), KILN_OK);
+  kiln_plan_get_info(plan, &info);
+  ck_assert_int_eq(info.tile.block_m, 64);
+  ck_assert_int_eq(info.step, KILN_STEP_EXACT);
+  ck_assert_str_eq(info.why, "exact: by the table");
+  kiln_plan_destroy(plan);
+  kiln_tile tile = KILN_TILE_INIT; /* what is given is never overridden */
+  tile.block_m = 192;
+  ck_assert_int_eq(kiln_plan_create(ctx, &spec, &tile, &args, &plan), KILN_OK);
+  kiln_plan_get_info(plan, &info);
+  ck_assert_int_eq(info.tile.block_m, 192);
+  ck_assert_int_eq(info.step, KILN_STEP_EXPLICIT);
+  kiln_plan_destroy(plan);
+  fake_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(measuring_happens_once) {
+  fake f;
+  kiln_context *ctx = tuned_context(&f);
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_attn_args args = args_at(1024);
+  kiln_plan_options options = KILN_PLAN_OPTIONS_INIT;
+  kiln_plan_info info = {.size = sizeof info};
+  kiln_plan *plan;
+  options.mode = KILN_PLAN_MEASURE;
+  for (int i = 0; i < 3; i++) {
+    ck_assert_int_eq(kiln_plan_create_with(ctx, &spec, NULL, &args, &options, &plan), KILN_OK);
+    kiln_plan_get_info(plan, &info);
+    ck_assert_int_eq(info.step, KILN_STEP_EXACT);
+    kiln_plan_destroy(plan);
+  }
+  ck_assert_int_eq(answers.tunings, 1);
+  fake_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(nothing_is_measured_unless_asked) {
+  fake f;
+  kiln_context *ctx = tuned_context(&f);
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_attn_args args = args_at(1024);
+  kiln_plan_options options = KILN_PLAN_OPTIONS_INIT;
+  kiln_plan *plan;
+  ck_assert_int_eq(kiln_plan_create(ctx, &spec, NULL, &args, &plan), KILN_OK);
+  kiln_plan_destroy(plan);
+  ctx->ladder.mode = KILN__TUNE_MEASURE;
+  options.mode = KILN_PLAN_CACHED_ONLY;
+  ck_assert_int_eq(kiln_plan_create_with(ctx, &spec, NULL, &args, &options, &plan), KILN_OK);
+  kiln_plan_destroy(plan);
+  ctx->ladder.mode = KILN__TUNE_OFF;
+  options.mode = KILN_PLAN_MEASURE;
+  ck_assert_int_eq(kiln_plan_create_with(ctx, &spec, NULL, &args, &options, &plan), KILN_OK);
+  kiln_plan_destroy(plan);
+  ck_assert_int_eq(answers.tunings, 0);
+  ctx->ladder.mode = KILN__TUNE_MEASURE; /* and this is what asks */
+  ck_assert_int_eq(kiln_plan_create(ctx, &spec, NULL, &args, &plan), KILN_OK);
+  kiln_plan_destroy(plan);
+  ck_assert_int_eq(answers.tunings, 1);
+  fake_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(a_failed_measurement_costs_no_plan) {
+  fake f;
+  kiln_context *ctx = tuned_context(&f);
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_plan_options options = KILN_PLAN_OPTIONS_INIT;
+  kiln_plan_info info = {.size = sizeof info};
+  kiln_plan *plan;
+  options.mode = KILN_PLAN_MEASURE;
+  answers.fail = KILN_UNSUPPORTED;
+  for (int seqlen = 256; seqlen <= 1024; seqlen *= 2) {
+    kiln_attn_args args = args_at(seqlen);
+    ck_assert_int_eq(kiln_plan_create_with(ctx, &spec, NULL, &args, &options, &plan), KILN_OK);
+    kiln_plan_get_info(plan, &info);
+    ck_assert_int_eq(info.step, KILN_STEP_DEFAULT);
+    ck_assert_ptr_nonnull(strstr(info.why, seqlen == 256 ? "measuring failed (the measuring program"
+                                                         : "nothing can be measured here"));
+    kiln_plan_destroy(plan);
+  }
+  ck_assert_int_eq(answers.tunings, 1);
+  fake_context_destroy(ctx);
+}
+END_TEST
+
+/* ---- the one call ---- */
+
+START_TEST(buckets_share_a_kernel) {
+  fake f;
+  kiln_context *ctx = tuned_context(&f);
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  const int lengths[] = {100, 110, 256, 1024, 4096, 8192, 16384, 100, 4096};
+  for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+    kiln_attn_args args = args_at(lengths[i]);
+    ck_assert_int_eq(kiln_attn_forward(ctx, &spec, &args, NULL), KILN_OK);
+  }
+  ck_assert_int_eq(f.num_launches, 9);
+  ck_assert_int_eq(f.num_loads, 2); /* the default tile, and the records' */
+  fake_context_destroy(ctx);
+  ck_assert_int_eq(f.num_unloads, 2);
+}
+END_TEST
+
+START_TEST(a_capture_takes_what_is_there) {
+  fake f;
+  kiln_context *ctx = tuned_context(&f);
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_attn_args args = args_at(256);
+  f.capturing = 1;
+  ck_assert_int_eq(kiln_attn_forward(ctx, &spec, &args, NULL), KILN_CAPTURE_ACTIVE);
+  f.capturing = 0;
+  ck_assert_int_eq(kiln_attn_forward(ctx, &spec, &args, NULL), KILN_OK);
+  f.capturing = 1;
+  args = args_at(8192);
+  ck_assert_int_eq(kiln_attn_forward(ctx, &spec, &args, NULL), KILN_OK);
+  ck_assert_int_eq(f.num_loads, 1);
+  ck_assert_int_eq(f.num_launches, 2);
+  fake_context_destroy(ctx);
+}
+END_TEST
+
+START_TEST(prewarmed_calls_load_nothing) {
+  fake f;
+  kiln_context *ctx = tuned_context(&f);
+  kiln_attn_spec specs[3] = {KILN_ATTN_SPEC_INIT, KILN_ATTN_SPEC_INIT, KILN_ATTN_SPEC_INIT};
+  kiln_attn_args shapes[3] = {args_at(256), args_at(4096), args_at(256)};
+  ck_assert_int_eq(kiln_prewarm(ctx, specs, shapes, 2), KILN_OK);
+  ck_assert_int_eq(f.num_launches, 0);
+  const int loads = f.num_loads, compiles = f.num_compiles, renders = f.num_renders;
+  for (int i = 0; i < 1000; i++)
+    ck_assert_int_eq(kiln_attn_forward(ctx, &specs[0], &shapes[i % 2], NULL), KILN_OK);
+  ck_assert(f.num_loads == loads && f.num_compiles == compiles && f.num_renders == renders);
+  specs[0].head_dim = 7;
+  specs[2].head_dim = 9; /* the one in the middle is made all the same */
+  ck_assert_int_eq(kiln_prewarm(ctx, specs, shapes, 3), KILN_INVALID_ARGUMENT);
+  ck_assert_ptr_nonnull(strstr(kiln_last_error(ctx), "2 of 3 plans could not be made"));
+  ck_assert_ptr_nonnull(strstr(kiln_last_error(ctx), "head_dim is 7"));
+  ck_assert_int_eq(kiln_prewarm(ctx, NULL, NULL, 1), KILN_INVALID_ARGUMENT);
+  ck_assert_int_eq(kiln_prewarm(ctx, NULL, NULL, 0), KILN_OK);
+  fake_context_destroy(ctx);
+}
+END_TEST
+
+Suite *suite_ladder(void) {
+  Suite *suite = suite_create("ladder");
+  TCase *records = tcase_create("records");
+  tcase_add_checked_fixture(records, create, destroy);
+  tcase_add_test(records, steps_by_distance);
+  tcase_add_test(records, the_chosen_tile_is_the_record_s);
+  tcase_add_test(records, other_environments_are_refused_by_name);
+  tcase_add_test(records, a_doubtful_record_holds_and_says_so);
+  tcase_add_test(records, a_record_is_data);
+  tcase_add_test(records, the_first_file_goes_before_the_others);
+  tcase_add_test(records, off_reads_nothing);
+  tcase_add_test(records, a_lowest_step_refuses_what_lies_below);
+  tcase_add_test(records, an_estimate_asks_the_model);
+  tcase_add_test(records, damaged_lines_cost_themselves);
+  suite_add_tcase(suite, records);
+  TCase *plans = tcase_create("plans");
+  tcase_add_test(plans, buckets_are_those_of_records);
+  tcase_add_test(plans, a_plan_takes_the_record_s_tile);
+  tcase_add_test(plans, measuring_happens_once);
+  tcase_add_test(plans, nothing_is_measured_unless_asked);
+  tcase_add_test(plans, a_failed_measurement_costs_no_plan);
+  tcase_add_test(plans, buckets_share_a_kernel);
+  tcase_add_test(plans, a_capture_takes_what_is_there);
+  tcase_add_test(plans, prewarmed_calls_load_nothing);
+  suite_add_tcase(suite, plans);
+  return suite;
+}
