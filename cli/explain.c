@@ -158,6 +158,9 @@ static void add_plan(const session *s, const kiln_plan_info *plan, json_t *objec
     return;
   }
   json_object_set_new(object, "why", json_string(plan->why));
+  json_t *ladder = json_loads(plan->ladder, 0, NULL);
+  if (json_object_size(ladder) > 0) json_object_set(object, "ladder", ladder);
+  json_decref(ladder);
   if (plan->pack) json_object_set_new(object, "pack", json_string(plan->pack));
   json_object_set_new(object, "workspace_bytes", json_integer((json_int_t)plan->workspace_bytes));
 }

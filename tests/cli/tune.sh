@@ -109,4 +109,17 @@ head -c 2000 "$work/b" >"$work/torn"
 works records show "$work/torn" --device none --json
 holds "a torn line is none" [ "$(value damaged)" = 0 ] && [ "$(value used)" -lt 5 ]
 
+# ---- plans read records: on the stub driver, whose device the times are moved to ----
+stub=$(cd "${BUILD:-build}" && pwd)/tests/stub
+export LD_LIBRARY_PATH=$stub${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} STUB_H200=1
+sed 's/"l2_bytes":[0-9]*/"l2_bytes":4194304/' "$work/here.jsonl" >"$work/plans.jsonl"
+KILN_RECORDS=$work/plans.jsonl works explain --head-dim 256 --mask none --batch 8 --seqlen-q 2048 \
+  --seqlen-k 2048 --num-heads 8 --json
+json why ladder tile
+holds "the record's tile is taken" grep -q '"block_n":48,"num_stages":3' "$work/stdout"
+holds "and named" grep -q '"why":"exact: tuned on an invented GPU' "$work/stdout"
+KILN_TUNE=off KILN_RECORDS=$work/plans.jsonl works explain --head-dim 256 --mask none --batch 8 \
+  --seqlen-q 2048 --seqlen-k 2048 --num-heads 8 --json
+holds "KILN_TUNE=off takes the default" grep -q '"why":"arch default: KILN_TUNE is off' "$work/stdout"
+
 finish

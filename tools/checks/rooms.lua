@@ -4,7 +4,7 @@ local check = require("check")
 
 -- room → path prefixes of other rooms' headers that it may include
 local sees = {
-  include = {},
+  include = { "kiln/" },
   generator = { "kiln/kiln.h" },
   runtime = { "kiln/kiln.h" },
   autotune = { "kiln/kiln.h" },
