@@ -2,6 +2,7 @@
  * test wants, and it checks what the real one would: that a context is current in every call that
  * needs one. Built as libcuda.so.1 in a folder of its own; loaded by test_driver.c, and by the
  * program in tests/cli/bench.sh. */
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,16 @@
 #define EXPORT __attribute__((visibility("default")))
 enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, NOT_FOUND = 500 };
 
-EXPORT stub_state stub = {.version = 13000, .max_threads = 1024};
+static stub_thread *this_thread(void) {
+  static _Thread_local stub_thread mine;
+  return &mine;
+}
+
+EXPORT stub_state stub = {.version = 13000, .max_threads = 1024, .this_thread = this_thread};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what the test sees, and of names */
+
+static void count(int *counter, int by) { __atomic_fetch_add(counter, by, __ATOMIC_RELAXED); }
 
 /* What a test outside of the process can set: one device, like an H200, with times that vary. */
 __attribute__((constructor)) static void read_environment(void) {
@@ -53,8 +63,6 @@ static void log_launch(const kiln__cu_launch *launch, const char *entry, void **
 }
 
 static char contexts[STUB_MAX_DEVICES], pushed[16][8]; /* addresses alone matter */
-static void *stack[16];
-static int depth;
 
 /* The declarations of driver.h, so that a stub with another signature does not compile. */
 #define DECLARE(member, symbol, params) EXPORT kiln__cu_result symbol params;
@@ -117,49 +125,51 @@ kiln__cu_result cuDeviceTotalMem_v2(size_t *bytes, int device) {
 /* ---- contexts ---- */
 
 kiln__cu_result cuDevicePrimaryCtxRetain(void **context, int device) {
-  stub.retained++;
+  count(&stub.retained, 1);
   *context = &contexts[device];
   return 0;
 }
 
 kiln__cu_result cuDevicePrimaryCtxRelease_v2(int device) {
   (void)device;
-  stub.retained--;
+  count(&stub.retained, -1);
   return 0;
 }
 
 kiln__cu_result cuCtxPushCurrent_v2(void *context) {
-  stack[depth++] = stub.current;
-  stub.current = context;
+  stub_thread *t = this_thread();
+  t->stack[t->depth++] = t->current;
+  t->current = context;
   return 0;
 }
 
 kiln__cu_result cuCtxPopCurrent_v2(void **context) {
-  if (depth == 0) return INVALID_CONTEXT;
-  *context = stub.current;
-  stub.current = stack[--depth];
+  stub_thread *t = this_thread();
+  if (t->depth == 0) return INVALID_CONTEXT;
+  *context = t->current;
+  t->current = t->stack[--t->depth];
   return 0;
 }
 
 /* Not Kiln's own, but a launcher's. */
 EXPORT kiln__cu_result cuCtxGetDevice(int *device);
 kiln__cu_result cuCtxGetDevice(int *device) {
-  *device = (int)((char *)stub.current - contexts);
-  return stub.current ? 0 : INVALID_CONTEXT;
+  *device = (int)((char *)this_thread()->current - contexts);
+  return this_thread()->current ? 0 : INVALID_CONTEXT;
 }
 
 kiln__cu_result cuCtxGetCurrent(void **context) {
-  *context = stub.current;
+  *context = this_thread()->current;
   return 0;
 }
 
 static int has_context(void) {
   for (int i = 0; i < STUB_MAX_DEVICES; i++)
-    if (stub.current == &contexts[i]) return 1;
+    if (this_thread()->current == &contexts[i]) return 1;
   return 0;
 }
 
-static void note_relaxed(void) { stub.relaxed_allocs += stub.capture_mode == 2; }
+static void note_relaxed(void) { count(&stub.relaxed_allocs, this_thread()->capture_mode == 2); }
 
 /* ---- memory: the host's ---- */
 
@@ -207,8 +217,8 @@ kiln__cu_result cuStreamIsCapturing(kiln__cu_stream stream, int *status) {
 }
 
 kiln__cu_result cuThreadExchangeStreamCaptureMode(int *mode) {
-  int old = stub.capture_mode;
-  stub.capture_mode = *mode;
+  int old = this_thread()->capture_mode;
+  this_thread()->capture_mode = *mode;
   *mode = old;
   return 0;
 }
@@ -238,7 +248,9 @@ kiln__cu_result cuEventSynchronize(void *event) {
 kiln__cu_result cuEventElapsedTime(float *milliseconds, void *start, void *stop) {
   (void)start;
   (void)stop;
-  *milliseconds = 0.5f + 0.125f * (float)(stub.times_vary * (stub.num_timed++ % 3));
+  *milliseconds =
+      0.5f + 0.125f * (float)(stub.times_vary *
+                              (__atomic_fetch_add(&stub.num_timed, 1, __ATOMIC_RELAXED) % 3));
   return 0;
 }
 
@@ -248,23 +260,25 @@ kiln__cu_result cuModuleLoadData(void **module, const void *image) {
   if (!has_context()) return INVALID_CONTEXT;
   note_relaxed();
   if (stub.fail_load) return stub.fail_load;
-  stub.num_loaded++;
+  count(&stub.num_loaded, 1);
   *module = (void *)(uintptr_t)image;
   return 0;
 }
 
 kiln__cu_result cuModuleUnload(void *module) {
   (void)module;
-  stub.num_loaded--;
+  count(&stub.num_loaded, -1);
   return has_context() ? 0 : INVALID_CONTEXT;
 }
 
 kiln__cu_result cuModuleGetFunction(void **function, void *module, const char *name) {
   static char names[8][32];
-  static int count;
+  static int used;
   (void)module;
-  snprintf(names[count % 8], sizeof names[0], "%s", name);
-  *function = names[count++ % 8];
+  pthread_mutex_lock(&lock);
+  snprintf(names[used % 8], sizeof names[0], "%s", name);
+  *function = names[used++ % 8];
+  pthread_mutex_unlock(&lock);
   return strcmp(name, "kiln_forward") == 0 || log_file() ? 0 : NOT_FOUND;
 }
 
@@ -285,12 +299,14 @@ kiln__cu_result cuLaunchKernelEx(const kiln__cu_launch *launch, void *function, 
   if (!has_context()) return INVALID_CONTEXT;
   if (stub.fail_launch) return stub.fail_launch;
   if (!params || extra) return INVALID_VALUE;
+  pthread_mutex_lock(&lock);
   log_launch(launch, function, params);
   memcpy(stub.grid, launch->grid, sizeof stub.grid);
   memcpy(stub.block, launch->block, sizeof stub.block);
   stub.shared_bytes = launch->shared_bytes;
   stub.cluster = launch->num_attributes ? launch->attributes[0].value.cluster[0] : 1;
   stub.num_launches++;
+  pthread_mutex_unlock(&lock);
   return 0;
 }
 

@@ -1,6 +1,6 @@
 /* What a test sets and sees of the stub driver. The test loads the stub first, so that the
- * runtime's dlopen of libcuda.so.1 finds it by its name. Included by tests/stub/cuda.c and
- * test_driver.c. */
+ * runtime's dlopen of libcuda.so.1 finds it by its name. What the test sets, it sets while no other
+ * thread runs. Included by tests/stub/cuda.c, test_driver.c and test_threads.c. */
 #ifndef KILN_TESTS_STUB_H
 #define KILN_TESTS_STUB_H
 
@@ -13,6 +13,13 @@ typedef struct stub_device {
   int major, minor, num_sms, shared_bytes_block;
 } stub_device;
 
+typedef struct stub_thread {
+  void *current; /* context */
+  int capture_mode;
+  void *stack[16];
+  int depth;
+} stub_thread;
+
 typedef struct stub_state {
   /* set by the test */
   int version, fail_init, fail_alloc, fail_launch, fail_load;
@@ -21,8 +28,7 @@ typedef struct stub_state {
   int num_devices;
   stub_device devices[STUB_MAX_DEVICES];
   /* seen by the test */
-  void *current;      /* context of the only thread */
-  int capture_mode;   /* of the only thread */
+  stub_thread *(*this_thread)(void);
   int retained;       /* primary contexts */
   int relaxed_allocs; /* allocations and loads while the mode was relaxed */
   unsigned grid[3], block[3], shared_bytes, cluster;

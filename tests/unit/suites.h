@@ -34,6 +34,7 @@
   X(packs)                  \
   X(ladder)                 \
   X(driver)                 \
+  X(threads)                \
   X(gpu)                    \
   X(alloc)                  \
   X(emulator_warp)          \

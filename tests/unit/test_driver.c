@@ -86,14 +86,14 @@ static kiln_context *open_bench(fake *f, stub_state *stub) {
   ctx->services.nvrtc = parts->services.nvrtc;
   ctx->generator = ctx->compiler = f;
   fake_context_destroy(parts);
-  stub->current = f; /* the caller's own context */
-  stub->capture_mode = 1;
+  stub->this_thread()->current = f; /* the caller's own context */
+  stub->this_thread()->capture_mode = 1;
   return ctx;
 }
 
 static void expect_untouched(const stub_state *stub, const fake *f) {
-  ck_assert_ptr_eq(stub->current, f);
-  ck_assert_int_eq(stub->capture_mode, 1);
+  ck_assert_ptr_eq(stub->this_thread()->current, f);
+  ck_assert_int_eq(stub->this_thread()->capture_mode, 1);
 }
 
 static kiln_attn_args args_64(kiln_context *ctx, void *memory) {
