@@ -146,8 +146,7 @@ static void describe(const kiln__line *line, json_t *row) {
   json_object_set_new(row, "candidates", json_integer(line->num_candidates));
 }
 
-/* The source id that records of a spec are compared with; most files hold many of one spec in a row.
- */
+/* The source id that records of a spec are compared with; files hold many of one spec in a row. */
 static void take_source(command *c, const kiln_attn_spec *spec) {
   if (c->spec.size && kiln__spec_same(&c->spec, spec)) return;
   kiln__environment_take_source(c->ctx, spec, &c->environment);

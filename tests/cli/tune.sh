@@ -120,6 +120,7 @@ holds "the record's tile is taken" grep -q '"block_n":48,"num_stages":3' "$work/
 holds "and named" grep -q '"why":"exact: tuned on an invented GPU' "$work/stdout"
 KILN_TUNE=off KILN_RECORDS=$work/plans.jsonl works explain --head-dim 256 --mask none --batch 8 \
   --seqlen-q 2048 --seqlen-k 2048 --num-heads 8 --json
-holds "KILN_TUNE=off takes the default" grep -q '"why":"arch default: KILN_TUNE is off' "$work/stdout"
+holds "KILN_TUNE=off takes the default" \
+  grep -q '"why":"arch default: KILN_TUNE is off' "$work/stdout"
 
 finish

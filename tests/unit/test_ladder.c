@@ -114,6 +114,25 @@ START_TEST(steps_by_distance) {
 }
 END_TEST
 
+/* Each bucket counts by itself, and the grouping of heads is no distance. */
+START_TEST(every_size_counts) {
+  const kiln_tile none = KILN_TILE_INIT;
+  const int changes[][4] = {{4, 1, 1, 1}, {1, 4, 1, 1}, {1, 1, 4, 1}, {1, 1, 1, 2}};
+  kiln__chosen_tile c;
+  tune_at(2048, own);
+  for (int i = 0; i < 4; i++) {
+    kiln_attn_args shape = land.shape;
+    shape.seqlen_q *= changes[i][0];
+    shape.seqlen_k *= changes[i][1];
+    shape.batch *= changes[i][2];
+    shape.num_heads_k /= changes[i][3];
+    ck_assert_int_eq(kiln__ladder_choose(land.ctx, &land.spec, &none, &shape, NULL, &c), KILN_OK);
+    ck_assert_int_eq(c.step, KILN_STEP_DEFAULT);
+    kiln__chosen_free(&c);
+  }
+}
+END_TEST
+
 START_TEST(the_chosen_tile_is_the_record_s) {
   kiln__chosen_tile c;
   kiln_tune_result r = {.size = sizeof r};
@@ -455,6 +474,7 @@ Suite *suite_ladder(void) {
   TCase *records = tcase_create("records");
   tcase_add_checked_fixture(records, create, destroy);
   tcase_add_test(records, steps_by_distance);
+  tcase_add_test(records, every_size_counts);
   tcase_add_test(records, the_chosen_tile_is_the_record_s);
   tcase_add_test(records, other_environments_are_refused_by_name);
   tcase_add_test(records, a_doubtful_record_holds_and_says_so);
