@@ -81,6 +81,15 @@ static kiln_status keep(void *user, const kiln__candidate *candidate) {
 
 /* A search that ran out of time says so in place of its strategy: it is usable, and the next one
  * goes on. */
+static kiln__line choice_of(const session *s, kiln__candidate *candidates, int count) {
+  kiln__line line = line_of(s, KILN__LINE_CHOICE, candidates, count);
+  line.tile = s->space.tiles[s->search.chosen];
+  line.standard = s->space.tiles[s->space.default_index];
+  snprintf(line.strategy, sizeof line.strategy, "%s",
+           s->search.out_of_time ? "partial" : s->tuning->strategy->name);
+  return line;
+}
+
 static kiln_status keep_choice(const session *s) {
   int count = 0;
   if (!s->tuning->records || !s->tuning->strategy->measures) return KILN_OK;
@@ -89,14 +98,27 @@ static kiln_status keep_choice(const session *s) {
   for (int i = 0; i < s->space.count; i++)
     if (s->search.known[i].outcome != KILN__OUTCOME_UNKNOWN)
       candidates[count++] = s->search.known[i];
-  kiln__line line = line_of(s, KILN__LINE_CHOICE, candidates, count);
-  line.tile = s->space.tiles[s->search.chosen];
-  line.standard = s->space.tiles[s->space.default_index];
-  snprintf(line.strategy, sizeof line.strategy, "%s",
-           s->search.out_of_time ? "partial" : s->tuning->strategy->name);
+  const kiln__line line = choice_of(s, candidates, count);
   kiln_status status = kiln__journal_append(s->tuning->records, &line, s->error, s->error_size);
   free(candidates);
   return status;
+}
+
+/* The choice with all tiles, and what the model said of each. */
+static kiln_status give_record(session *s) {
+  if (!s->tuning->record) return KILN_OK;
+  for (int i = 0; i < s->space.count; i++) s->search.known[i].tile = s->space.tiles[i];
+  const kiln__line line = choice_of(s, s->search.known, s->space.count);
+  char *text = kiln__line_text(&line);
+  json_t *root = text ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  const json_t *list = json_object_get(root, "candidates");
+  for (int i = 0; i < s->space.count; i++)
+    json_object_set_new(json_array_get(list, (size_t)i), "predicted_us",
+                        json_real(s->space.predicted_us[i]));
+  *s->tuning->record = root ? json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+  json_decref(root);
+  return *s->tuning->record ? KILN_OK : KILN_OUT_OF_MEMORY;
 }
 
 /* ---- the run ---- */
@@ -166,6 +188,7 @@ static kiln_status run(session *s, kiln_tune_result *result) {
     status = search(s);
     if (status == KILN_OK) status = keep_choice(s);
   }
+  if (status == KILN_OK) status = give_record(s);
   if (status == KILN_OK) report(s, done, result);
   return status;
 }
@@ -263,13 +286,15 @@ static kiln_status simulate(kiln__tuning t, const char *path, kiln_tune_result *
 }
 
 kiln_status kiln__tune(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_attn_args *shape,
-                       const kiln_tune_options *options, kiln_tune_result *result, char *error,
-                       size_t error_size) {
+                       const kiln_tune_options *options, kiln_tune_result *result, char **record,
+                       char *error, size_t error_size) {
   kiln__tuning t = {.ctx = ctx,
                     .spec = *spec,
                     .shape = *shape,
                     .budget_s = options->budget_s,
-                    .records = options->records};
+                    .records = options->records,
+                    .record = record};
+  if (record) *record = NULL;
   t.strategy = kiln__strategy_find(options->strategy ? options->strategy : "hillclimb");
   if (!t.strategy) {
     snprintf(error, error_size, "strategy %s is unknown; there are %s", options->strategy,

@@ -19,16 +19,18 @@ typedef struct kiln__tuning {
   /* Which tiles may be tried; NULL = all that are legal. */
   int (*wanted)(void *user, const kiln_tile *tile);
   void *user;
+  char **record; /* receives kiln_tune_result's, malloc'd; NULL = not wanted */
 } kiln__tuning;
 
 /* Errors: CHECK_FAILED where the default tile cannot be timed, IO_FAILED, OUT_OF_MEMORY. */
 kiln_status kiln__tuning_run(const kiln__tuning *tuning, kiln_tune_result *result, char *error,
                              size_t error_size);
 
-/* kiln_tune of the public header, with the context's records file filled in. */
+/* kiln_tune of the public header, with the context's records file filled in. *record: malloc'd,
+ * NULL after a failure; record may be NULL. */
 kiln_status kiln__tune(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_attn_args *shape,
-                       const kiln_tune_options *options, kiln_tune_result *result, char *error,
-                       size_t error_size);
+                       const kiln_tune_options *options, kiln_tune_result *result, char **record,
+                       char *error, size_t error_size);
 
 /* kiln_records_command of the public header; own: the user's records file. *json: malloc'd. */
 kiln_status kiln__records_command(kiln_context *ctx, const char *verb, const char *const *files,

@@ -34,7 +34,6 @@ static const planned planned_words[] = {
     {"--dv", "the backward pass is not built yet"},
     {"--shapes", "no file of shapes is read yet; --seqlen-q, --batch and --num-heads give them"},
     {"--against", "the comparison is not built yet; --algorithm flash,standard times both"},
-    {"--report", "no page is written yet; --json gives the figures"},
 };
 
 kiln_status kiln__refuse_planned(const char *word) {

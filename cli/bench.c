@@ -8,6 +8,7 @@
 #include "pool.h"
 #include "prepared.h"
 #include "race.h"
+#include "report.h"
 #include "selection.h"
 #include "verbs.h"
 
@@ -23,6 +24,8 @@ static const kiln__flag flags[] = {
     {"--num-heads-k", "N", "key heads; default: as many as query heads"},
     {"--samples", "N", "of each row; default 25"},
     {"--device", "DEVICE", "cuda:N; default: the first GPU"},
+    KILN__REPORT_FLAG,
+    {"--peers", "FILE", "on the page: what others took, a file that bench/peers.py wrote"},
     {"--json", NULL, "one object a row"},
     {0},
 };
@@ -43,6 +46,7 @@ typedef struct session {
   kiln__entrant *entrants; /* room for all variants */
   int64_t *members;        /* the entrants' variants */
   kiln__progress progress;
+  kiln__report report;
 } session;
 
 /* ---- shapes ---- */
@@ -159,10 +163,19 @@ static void print_row(const kiln__race *race, int index) {
          spread->most * 1e-3);
 }
 
+static kiln_status add_to_report(session *s, const kiln__race *race, int index) {
+  kiln_plan_info info = {.size = sizeof info};
+  kiln_plan_get_info(race->entrants[index].plan, &info);
+  return kiln__report_add_timing(&s->report, &info.spec, &info.tile, &race->shape,
+                                 &race->entrants[index].spread, 0);
+}
+
 static kiln_status print_race(session *s, const kiln__race *race) {
   kiln_status status = KILN_OK;
   kiln__progress_clear(&s->progress);
   for (int i = 0; i < race->num_entrants && status == KILN_OK; i++) {
+    status = add_to_report(s, race, i);
+    if (status != KILN_OK) break;
     if (kiln__args_has(s->args, "--json"))
       status = print_json(s, race, i);
     else
@@ -283,7 +296,9 @@ static kiln_status check_device(session *s) {
 static kiln_status run(const kiln__args *args) {
   session s = {.args = args};
   kiln_status status = read_sizes(&s);
+  if (status == KILN_OK) status = kiln__report_create(args, &s.report);
   if (status == KILN_OK) status = kiln__device_open(args, KILN__DEVICE_TO_RUN, &s.device, &s.ctx);
+  s.report.ctx = s.ctx;
   if (status == KILN_OK) status = check_device(&s);
   if (status == KILN_OK)
     status = kiln__selection_create(s.ctx, s.device, args, KILN__OPEN_IS_GRID, &s.selection);
@@ -292,6 +307,8 @@ static kiln_status run(const kiln__args *args) {
                (long long)s.selection.left_out, s.selection.reason);
   if (status == KILN_OK) status = check_shapes(&s);
   if (status == KILN_OK) status = time_selection(&s);
+  if (status == KILN_OK) status = kiln__report_finish(&s.report);
+  kiln__report_destroy(&s.report);
   kiln__selection_destroy(&s.selection);
   kiln_context_destroy(s.ctx);
   return status;
@@ -299,7 +316,8 @@ static kiln_status run(const kiln__args *args) {
 
 const kiln__verb kiln__verb_bench = {
     .name = "bench",
-    .usage = "SELECTION [--seqlen-q LIST] [--seqlen-k N] [--batch N] [--num-heads N]",
+    .usage = "SELECTION [--seqlen-q LIST] [--seqlen-k N] [--batch N] [--num-heads N] "
+             "[--report FILE.html]",
     .sentence = "Times kernels on a GPU, by default a grid of head dims, masks and lengths.",
     .flags = flags,
     .groups = KILN__TAKES_SELECTION,

@@ -29,12 +29,45 @@ static void set_mode(int fd) {
   fchmod(fd, 0666 & ~mask);
 }
 
+static kiln_status refuse(const char *path, const char *flag) {
+  return kiln__fail(KILN_IO_FAILED, "%s cannot be written (%s); choose another place with %s", path,
+                    strerror(errno), flag);
+}
+
+/* Opens a file beside the one that is meant; *draft is its name, malloc'd, NULL without memory. */
+static int open_draft(const char *path, char **draft) {
+  const size_t size = strlen(path) + 16;
+  *draft = malloc(size);
+  if (!*draft) return -1;
+  snprintf(*draft, size, "%s.XXXXXX", path);
+  return mkstemp(*draft);
+}
+
+kiln_status kiln__file_check(const char *path, const char *flag) {
+  struct stat info;
+  char *draft = NULL;
+  if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
+    errno = EISDIR;
+    return refuse(path, flag);
+  }
+  const int fd = open_draft(path, &draft);
+  kiln_status status = fd < 0 ? refuse(path, flag) : KILN_OK;
+  if (fd >= 0) {
+    close(fd);
+    unlink(draft);
+  }
+  free(draft);
+  return status;
+}
+
 kiln_status kiln__file_write(const char *path, const void *bytes, size_t length) {
-  size_t size = strlen(path) + 16;
-  char *draft = malloc(size);
-  if (!draft) return kiln__fail(KILN_OUT_OF_MEMORY, "no memory is left");
-  snprintf(draft, size, "%s.XXXXXX", path);
-  int fd = mkstemp(draft);
+  return kiln__file_write_named(path, "-o", bytes, length);
+}
+
+kiln_status kiln__file_write_named(const char *path, const char *flag, const void *bytes,
+                                   size_t length) {
+  char *draft = NULL;
+  const int fd = open_draft(path, &draft);
   if (fd < 0) goto fail_open;
   set_mode(fd);
   int failed = write_all(fd, bytes, length);
@@ -48,8 +81,7 @@ fail_write:;
   errno = cause;
 fail_open:
   free(draft);
-  return kiln__fail(KILN_IO_FAILED, "%s cannot be written (%s); choose another place with -o", path,
-                    strerror(errno));
+  return refuse(path, flag);
 }
 
 kiln_status kiln__file_read(const char *path, size_t limit, char **bytes, size_t *length) {

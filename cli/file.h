@@ -3,7 +3,7 @@
  * Invariant: a written file appears under its name complete, by a rename within its own directory;
  * an older one stays until then, and a failure leaves nothing behind.
  *
- * Called by generate, compile and pack. */
+ * Called by the verbs that write files, and by pack. */
 #ifndef KILN_CLI_FILE_H
 #define KILN_CLI_FILE_H
 
@@ -13,6 +13,14 @@
 
 /* Refusals are printed: IO_FAILED. */
 kiln_status kiln__file_write(const char *path, const void *bytes, size_t length);
+
+/* The same where another flag than -o names the place. */
+kiln_status kiln__file_write_named(const char *path, const char *flag, const void *bytes,
+                                   size_t length);
+
+/* Whether a file could be written there, told before the work that would fill it. The flag is the
+ * one that names the place. Refusals are printed: IO_FAILED. */
+kiln_status kiln__file_check(const char *path, const char *flag);
 
 /* The whole file, at most `limit` bytes, malloc'd and terminated. Refusals are printed: IO_FAILED,
  * INVALID_ARGUMENT for one that is larger. */

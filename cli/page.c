@@ -1,6 +1,7 @@
 /* Writing the page; page.h states what holds of it. */
 #include "page.h"
 
+#include "html.h"
 #include "out.h"
 #include "timeline.h"
 
@@ -31,26 +32,13 @@ static const struct {
 };
 
 static const char style[] =
-    ":root{--page:#fff;--ink:#1d2330;--soft:#667085;--line:#e6e9ef;--band:#f7f8fa;--note:#fff7e6;"
-    "--edge:#f0c36d;--flight:#4f8fe8;--landed:#cfe1fb;--wait:#dfe2e8;--behind:#eee4f0;--queued:#"
-    "f6d8c2;"
+    ":root{--flight:#4f8fe8;--landed:#cfe1fb;--wait:#dfe2e8;--behind:#eee4f0;--queued:#f6d8c2;"
     "--scores:#e8793a;--results:#b8408a;--softmax:#2f9e73;--output:#c29a1c;--store:#7a6ff0}\n"
-    "*{box-sizing:border-box}\n"
-    "body{margin:0;padding:22px 28px;background:var(--page);color:var(--ink);"
-    "font:14px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}\n"
-    "h1{font-size:21px;margin:0 0 2px;font-weight:650}p{margin:4px 0}.soft{color:var(--soft)}\n"
-    ".note{background:var(--note);border-left:4px solid var(--edge);padding:7px 12px;"
-    "margin:12px 0;border-radius:3px}\n"
-    ".figures{display:flex;gap:34px;margin:12px 0}.figures b{display:block;font-size:20px;"
-    "font-weight:650;line-height:1.2}.figures span{color:var(--soft);font-size:12px}\n"
-    ".legend{display:flex;flex-wrap:wrap;gap:4px 20px;margin:10px 0;font-size:12.5px}\n"
     ".legend i{display:inline-block;width:22px;height:12px;border-radius:3px;margin-right:6px;"
     "vertical-align:-1px}\n"
     ".frame{display:flex;border:1px solid var(--line);border-radius:6px;overflow:hidden}\n"
     ".names{flex:none;border-right:1px solid var(--line)}.time{overflow-x:auto;flex:1}\n"
-    "svg{display:block;font:11px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}\n"
-    "svg text{fill:var(--ink)}svg .head{font-weight:650}svg .tick,svg .lane{fill:var(--soft)}\n"
-    ".band{fill:var(--band)}.grid{stroke:var(--line)}\n"
+    "svg .head{font-weight:650}svg .lane{fill:var(--soft)}.band{fill:var(--band)}\n"
     "g.b text{fill:#fff;text-anchor:middle;font-size:10px;pointer-events:none}\n"
     "g.landed text,g.wait text,g.behind text{fill:#5b6478}g.b:hover rect{stroke:#1d2330}\n"
     ".flight{fill:var(--flight);background:var(--flight)}.landed{fill:var(--landed);"
@@ -63,11 +51,8 @@ static const char style[] =
     ".bar{display:flex;align-items:center;gap:6px;margin:10px 0 6px;font-size:12.5px}\n"
     "button{font:inherit;padding:1px 10px;border:1px solid #c9ced8;border-radius:4px;"
     "background:var(--band);color:var(--ink);cursor:pointer}\n"
-    "table{border-collapse:collapse;font-size:12.5px;margin-top:6px}td,th{padding:2px 18px 2px 0;"
-    "text-align:left;border-bottom:1px solid var(--line)}h2{font-size:15px;margin:20px 0 2px}\n"
-    "@media(prefers-color-scheme:dark){:root{--page:#14171d;--ink:#e6e9ef;--soft:#98a2b3;"
-    "--line:#2b303b;--band:#1a1e26;--note:#2a2414;--wait:#3a404c;--landed:#24405f;"
-    "--behind:#41364a;--queued:#5d4130}g.landed text,g.wait text,g.behind text{fill:#b8c0cf}"
+    "@media(prefers-color-scheme:dark){:root{--wait:#3a404c;--landed:#24405f;--behind:#41364a;"
+    "--queued:#5d4130}g.landed text,g.wait text,g.behind text{fill:#b8c0cf}"
     "g.b:hover rect{stroke:#fff}}\n";
 
 /* Zooms by placing every bar anew: letters keep their width. */
@@ -108,18 +93,6 @@ typedef struct page {
   int height;
 } page;
 
-static void escape(FILE *to, const char *text) {
-  for (; *text; text++) {
-    switch (*text) {
-    case '<': fputs("&lt;", to); break;
-    case '>': fputs("&gt;", to); break;
-    case '&': fputs("&amp;", to); break;
-    case '"': fputs("&quot;", to); break;
-    default: fputc(*text, to);
-    }
-  }
-}
-
 /* ---- above the timeline ---- */
 
 static long long member(const page *p, const char *name) {
@@ -130,12 +103,12 @@ static void write_head(const page *p) {
   const kiln__variant *v = p->facts->variant;
   const kiln_attn_args *a = p->facts->args;
   kiln__variant_text name = kiln__variant_describe(&v->spec);
-  fprintf(
-      p->to,
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-      "<meta name=\"viewport\" content=\"width=device-width\"/>\n<title>kiln trace: %s</title>\n"
-      "<style>\n%s</style>\n</head>\n<body>\n<h1>The timeline of one block: %s</h1>\n",
-      name.text, style, name.text);
+  char title[128];
+  snprintf(title, sizeof title, "kiln trace: %s", name.text);
+  kiln__html_begin(p->to, title);
+  fputs(style, p->to);
+  kiln__html_body(p->to);
+  fprintf(p->to, "<h1>The timeline of one block: %s</h1>\n", name.text);
   fprintf(
       p->to,
       "<p class=\"soft\">Block %lld of %lld &#183; block_m %d, block_n %d, num_stages %d, "
@@ -225,14 +198,14 @@ static void write_bar(const page *p, const kiln__bar *bar) {
   const char *class = kinds[bar->kind].class;
   fprintf(p->to, "<g class=\"b %s\" data-b=\"%.0f\" data-e=\"%.0f\"><title>", class, bar->begin,
           bar->end);
-  escape(p->to, bar->title);
+  kiln__html_text(p->to, bar->title);
   fprintf(p->to, "</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" rx=\"2\"/>", x, y,
           width, height);
   if (bar->label[0]) {
     bool fits = width > LETTER * (double)strlen(bar->label) + 5;
     fprintf(p->to, "<text x=\"%.2f\" y=\"%d\"%s>", x + width / 2, y + height - 4,
             fits ? "" : " style=\"display:none\"");
-    escape(p->to, bar->label);
+    kiln__html_text(p->to, bar->label);
     fputs("</text>", p->to);
   }
   fputs("</g>\n", p->to);
@@ -260,9 +233,9 @@ static void write_costs(const page *p) {
   fputs("<h2>What the clock counts</h2>\n<table><tr><th>step</th><th>clocks</th></tr>\n", p->to);
   json_array_foreach(json_object_get(p->trace, "costs"), i, row) {
     fputs("<tr><td>", p->to);
-    escape(p->to, json_string_value(json_array_get(row, 0)));
+    kiln__html_text(p->to, json_string_value(json_array_get(row, 0)));
     fputs("</td><td>", p->to);
-    escape(p->to, json_string_value(json_array_get(row, 1)));
+    kiln__html_text(p->to, json_string_value(json_array_get(row, 1)));
     fputs("</td></tr>\n", p->to);
   }
   fputs("</table>\n<p class=\"soft\">Not counted: other arithmetic, bank conflicts, caches, other "
@@ -278,7 +251,7 @@ static void write_page(page *p) {
   write_legend(p);
   write_timeline(p);
   write_costs(p);
-  fprintf(p->to, "<script>\n//<![CDATA[\n%s//]]>\n</script>\n</body>\n</html>\n", script);
+  kiln__html_end(p->to, script);
 }
 
 kiln_status kiln__page_make(const kiln__page_facts *facts, const json_t *trace, char **text,

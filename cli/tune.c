@@ -5,6 +5,7 @@
 #include "device.h"
 #include "out.h"
 #include "problem_file.h"
+#include "report.h"
 #include "selection.h"
 #include "shape.h"
 #include "verbs.h"
@@ -18,6 +19,7 @@ static const kiln__flag flags[] = {
     {"--budget", "TIME", "of each problem: 60s, 5m; default: no limit"},
     {"--records", "FILE", "journal that is read first and appended to"},
     {"--simulate", "JOURNAL", "replay the times of a journal; no GPU is needed"},
+    KILN__REPORT_FLAG,
     {"--json", NULL, "one object a problem"},
     {0},
 };
@@ -29,6 +31,7 @@ typedef struct session {
   kiln_tune_options options;
   kiln_attn_args shape;
   bool headed; /* the heading of the table is printed */
+  kiln__report report;
 } session;
 
 /* ---- options ---- */
@@ -136,6 +139,8 @@ static kiln_status tune(session *s, const kiln_attn_spec *spec, const kiln_attn_
   kiln_tune_result result = {.size = sizeof result};
   kiln_status status = kiln_tune(s->ctx, spec, shape, &s->options, &result);
   if (status != KILN_OK) return kiln__fail_context(s->ctx, status);
+  status = kiln__report_add_tuned(&s->report, spec, shape, &result);
+  if (status != KILN_OK) return status;
   if (kiln__args_has(s->args, "--json")) return print_json(s, spec, shape, &result);
   print_row(s, spec, shape, &result);
   return KILN_OK;
@@ -166,8 +171,12 @@ static kiln_status run(const kiln__args *args) {
   const char *problems = kiln__args_get(args, "--problems");
   kiln_status status = read_options(&s);
   if (status == KILN_OK) status = kiln__shape_read(args, &s.shape);
+  if (status == KILN_OK) status = kiln__report_create(args, &s.report);
   if (status == KILN_OK) status = open_device(&s);
+  s.report.ctx = s.ctx;
   if (status == KILN_OK) status = problems ? tune_file(&s, problems) : tune_selection(&s);
+  if (status == KILN_OK) status = kiln__report_finish(&s.report);
+  kiln__report_destroy(&s.report);
   kiln_context_destroy(s.ctx);
   return status;
 }
@@ -175,7 +184,7 @@ static kiln_status run(const kiln__args *args) {
 const kiln__verb kiln__verb_tune = {
     .name = "tune",
     .usage = "SELECTION|--problems FILE [--strategy NAME] [--budget 60s] [--records FILE] "
-             "[--simulate JOURNAL]",
+             "[--simulate JOURNAL] [--report FILE.html]",
     .sentence = "Chooses tiles by measuring, or by replaying what was measured.",
     .flags = flags,
     .groups = KILN__TAKES_SELECTION | KILN__TAKES_SHAPE | KILN__TAKES_TARGET,

@@ -228,10 +228,12 @@ static void read_prediction(lua_State *L, int index, kiln_prediction *p) {
   const struct {
     const char *name;
     double *value;
-  } parts[] = {{"time", &p->time_us},     {"tensor", &p->tensor_us}, {"softmax", &p->softmax_us},
-               {"shared", &p->shared_us}, {"l2", &p->l2_us},         {"memory", &p->memory_us},
-               {"tile", &p->tile_us},     {"masked", &p->masked_us}, {"tail", &p->tail_us},
-               {"launch", &p->launch_us}};
+  } parts[] = {
+      {"time", &p->time_us},        {"tensor", &p->tensor_us},   {"softmax", &p->softmax_us},
+      {"shared", &p->shared_us},    {"l2", &p->l2_us},           {"memory", &p->memory_us},
+      {"tile", &p->tile_us},        {"masked", &p->masked_us},   {"tail", &p->tail_us},
+      {"launch", &p->launch_us},    {"bytes", &p->memory_bytes}, {"gbs", &p->memory_gbs},
+      {"tflops", &p->tensor_tflops}};
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
     lua_getfield(L, index, parts[i].name);
     *parts[i].value = luaL_checknumber(L, -1);

@@ -157,7 +157,7 @@ static kiln_status tune(wish *w, const char *strategy, const char *records,
   options.budget_s = w->options.deadline_s > 0 ? w->options.deadline_s : DEADLINE_SECONDS;
   options.records = records;
   *result = (kiln_tune_result){.size = sizeof *result};
-  return w->ctx->services.tuner->tune(w->ctx, &w->spec, w->shape, &options, result, error,
+  return w->ctx->services.tuner->tune(w->ctx, &w->spec, w->shape, &options, result, NULL, error,
                                       error_size);
 }
 

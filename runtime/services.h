@@ -104,11 +104,12 @@ typedef struct kiln__chosen_tile {
 } kiln__chosen_tile;
 
 /* The autotuner. spec and shape are checked and resolved; own: the user's records file or NULL.
- * Messages go to `error`, terminated. *json: malloc'd, belongs to the caller. */
+ * Messages go to `error`, terminated. *json and *record (of tune; record may be NULL) are malloc'd
+ * and belong to the caller. */
 typedef struct kiln__tuner_ops {
   kiln_status (*tune)(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_attn_args *shape,
-                      const kiln_tune_options *options, kiln_tune_result *result, char *error,
-                      size_t error_size);
+                      const kiln_tune_options *options, kiln_tune_result *result, char **record,
+                      char *error, size_t error_size);
   kiln_status (*records)(kiln_context *ctx, const char *verb, const char *const *files,
                          int32_t num_files, const char *own, const char *out, char **json,
                          char *error, size_t error_size);

@@ -21,7 +21,7 @@ kiln_status kiln_tune(kiln_context *ctx, const kiln_attn_spec *given_spec,
   kiln_attn_args shape;
   kiln_tune_options options = KILN_TUNE_OPTIONS_INIT;
   kiln_tune_result whole = {.size = sizeof whole};
-  char path[PATH_SIZE], error[SENTENCE_SIZE] = "";
+  char path[PATH_SIZE], error[SENTENCE_SIZE] = "", *record = NULL;
   if (!result || !given_shape) return kiln__context_null(ctx);
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;
@@ -37,9 +37,12 @@ kiln_status kiln_tune(kiln_context *ctx, const kiln_attn_spec *given_spec,
   if (status != KILN_OK) return status;
   if (!options.records && !options.simulate)
     options.records = kiln__ladder_own_records(ctx, path, sizeof path);
-  status = ctx->services.tuner->tune(ctx, &spec, &shape, &options, &whole, error, sizeof error);
+  status =
+      ctx->services.tuner->tune(ctx, &spec, &shape, &options, &whole, &record, error, sizeof error);
   kiln__ladder_forget(ctx);
   if (status != KILN_OK) return kiln__context_fail(ctx, status, "%s", error);
+  status = kiln__give_json(ctx, record, &whole.record);
+  if (status != KILN_OK) return status;
   kiln__info_copy(result, &whole, sizeof whole);
   return KILN_OK;
 }

@@ -117,7 +117,8 @@ local MEMORY_SHARE = 0.83 -- of the nominal bandwidth that is reached
 -- The predicted microseconds of one launch and their parts, each as if it had the chip to itself:
 -- tensor, softmax, shared (shared memory), l2, memory; of the multiprocessors' time: tile (what is
 -- paid once a tile), masked (scores that are computed and thrown away) and tail (multiprocessors
--- without work); and launch. sizes: batch, seqlen_q, seqlen_k, num_heads, num_heads_k.
+-- without work); and launch. Beside them what a roofline is drawn of: bytes (of device memory), and
+-- the nominal roofs gbs and tflops. sizes: batch, seqlen_q, seqlen_k, num_heads, num_heads_k.
 function tiles.predict(family, spec, tile, arch, sizes, num_sms)
   local cost, shape = family.cost(spec, tile, arch), {}
   for name, size in pairs(sizes) do shape[name] = size + 0.0 end -- products pass 2^63
@@ -141,6 +142,8 @@ function tiles.predict(family, spec, tile, arch, sizes, num_sms)
   local chip = math.max(busiest / arch.clock_mhz, parts.l2)
   parts.time = parts.launch + overlapped(1 - MEMORY_EXPOSED, chip, parts.memory)
   parts.resident = cost.resident
+  parts.bytes, parts.gbs = device, arch.memory_gbs
+  parts.tflops = arch.tensor_flops * per_us * 1e-6
   return parts
 end
 

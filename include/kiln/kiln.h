@@ -283,6 +283,10 @@ typedef struct kiln_prediction {
   double tail_us;    /* multiprocessors without work at the end              */
   double launch_us;
   int32_t resident; /* blocks that a multiprocessor holds, by the model      */
+  /* What a roofline is drawn of. The roofs are nominal: no kernel reaches them. */
+  double memory_bytes;  /* every tensor once, what memory_us is the time of  */
+  double memory_gbs;    /* 10^9 bytes a second                               */
+  double tensor_tflops; /* of the products' instruction                      */
 } kiln_prediction;
 
 /* tile: as for kiln_attn_spec_resolve; shape: its sizes are read; num_sms: 0 = of the context's
@@ -319,6 +323,10 @@ typedef struct kiln_tune_result {
   int64_t samples;            /* taken now */
   int32_t complete;           /* 0 = the budget ended it */
   int32_t from_records;       /* 1 = a finished tuning was in the records, nothing was measured */
+  /* The choice as in a journal (docs/tuning.md), one JSON object, with every tile of the space:
+   * those without an outcome are there too, and each has its predicted_us. The context's until its
+   * next call. */
+  const char *record;
 } kiln_tune_result;
 
 /* Chooses a tile for a spec and a shape (its sizes are read) by measuring (docs/tuning.md). It is

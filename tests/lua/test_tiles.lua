@@ -229,6 +229,16 @@ function tests.no_number_of_multiprocessors_is_that_of_the_arch()
   check.equal(predicted(spec, nil, shape, 0).time, predicted(spec, nil, shape, 108).time)
 end
 
+-- Four tensors of 4 x 16 heads x 4096 rows x 128 columns of 2 bytes, and lse of 4.
+function tests.a_roofline_has_its_bytes_and_roofs()
+  local parts = predicted(spec_of("sm_90a", 128, "none"), nil, square(4096, 16, 4), 132)
+  check.equal(parts.bytes, 4 * 16 * 4096 * (4 * 128 * 2 + 4) + 0.0)
+  check.equal(parts.gbs, 4800)
+  assert(math.abs(parts.tflops - 948.9) < 0.1, parts.tflops)
+  local slow = predicted(spec_of("sm_90", 128, "none"), nil, square(4096, 16, 4), 66)
+  assert(math.abs(slow.tflops - 316.2) < 0.1, slow.tflops)
+end
+
 -- ---- lists ----
 
 function tests.lists_hold_what_check_accepts_once()

@@ -21,6 +21,7 @@
   X(records)                \
   X(cli)                    \
   X(bench)                  \
+  X(report)                 \
   X(status)                 \
   X(nvrtc_log)              \
   X(nvrtc)                  \

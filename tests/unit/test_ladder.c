@@ -256,8 +256,9 @@ static struct answers {
 
 static kiln_status fake_tune(kiln_context *ctx, const kiln_attn_spec *spec,
                              const kiln_attn_args *shape, const kiln_tune_options *options,
-                             kiln_tune_result *result, char *error, size_t error_size) {
-  (void)ctx, (void)spec, (void)shape, (void)options;
+                             kiln_tune_result *result, char **record, char *error,
+                             size_t error_size) {
+  (void)ctx, (void)spec, (void)shape, (void)options, (void)record;
   answers.tunings++;
   snprintf(error, error_size, "the measuring program is missing");
   result->tile.block_m = 64;
