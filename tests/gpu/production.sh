@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/gpu/production.sh PREFIX OUT: what a production machine runs, on the GPU at hand: a pack, the
-# engine of examples/ and its first result in time, what it opens and writes, and the launcher of a
-# single kernel beside libkiln. PREFIX is an installed Kiln (bin, lib, include); OUT gets the logs.
+# engine of examples/ and its first result in time, what it opens and writes, and the launcher of
+# one kernel beside libkiln. PREFIX is an installed Kiln (bin, lib, include); OUT gets the logs.
 # Needs cc. Ends with `N passed, N failed`.
 #   STRACE   a strace to look with (default: the one on the PATH, else that part is skipped)
 set -u
