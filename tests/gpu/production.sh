@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/gpu/production.sh PREFIX OUT: what a production machine runs, on the GPU at hand: a pack, the
+# tests/gpu/production.sh PREFIX OUT: what a production machine runs, on the GPU at hand: a pack, an
 # engine of examples/ and its first result in time, what it opens and writes, and the launcher of
 # one kernel beside libkiln. PREFIX is an installed Kiln (bin, lib, include); OUT gets the logs.
 # Needs cc. Ends with `N passed, N failed`.
