@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { LEFT = 50, RIGHT = 14, TOP = 12, BOTTOM = 40 };
+enum { LEFT = 56, RIGHT = 14, TOP = 12, BOTTOM = 40 };
 
 const char kiln__chart_style[] =
     ".chart{width:100%;height:auto;overflow:visible}.chart .frame{fill:none;stroke:var(--line)}\n"

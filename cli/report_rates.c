@@ -398,17 +398,19 @@ static kiln__chart roof_chart(const kiln__report *r, int first) {
   const kiln__timing *t = &r->timings[first];
   const double ridge = t->model.tensor_tflops * 1e3 / t->model.memory_gbs;
   double least_x = ridge / 4, most_x = ridge * 4, least_y = t->model.tensor_tflops / 8;
+  double most_y = t->model.tensor_tflops * 1.35;
   for (int i = first; i < r->num_timings; i++) {
     if (!same_roofline(&r->timings[i], t)) continue;
     least_x = fmin(least_x, intensity_of(&r->timings[i]) / 1.2);
     most_x = fmax(most_x, intensity_of(&r->timings[i]) * 1.2);
     least_y = fmin(least_y, r->timings[i].tflops / 1.2);
+    most_y = fmax(most_y, r->timings[i].tflops * 1.2); /* the roof is nominal */
   }
   return (kiln__chart){.to = r->to,
                        .width = WIDTH,
                        .height = HEIGHT,
                        .x = kiln__axis_log("FLOP per byte of device memory", least_x, most_x),
-                       .y = kiln__axis_log("TFLOP/s", least_y, t->model.tensor_tflops * 1.35)};
+                       .y = kiln__axis_log("TFLOP/s", least_y, most_y)};
 }
 
 /* The slope begins where it enters the chart: at its left or at its bottom. */
