@@ -12,5 +12,10 @@ static kiln_status run(kiln__search *s) {
   return KILN_OK;
 }
 
+static int most_of(const kiln__space *space) {
+  (void)space;
+  return 0;
+}
+
 const kiln__strategy kiln__strategy_estimate = {
-    .name = "estimate", .measures = 0, .effort = 0, .run = run};
+    .name = "estimate", .measures = 0, .effort = 0, .run = run, .most = most_of};

@@ -68,10 +68,15 @@ static int find_next(const kiln__search *s, int room, int *out) {
   return best_count;
 }
 
+static int most_of(const kiln__space *space) {
+  const int share = space->count / SHARE;
+  const int most = share > LEAST_TRIED ? share : LEAST_TRIED;
+  return most < space->count ? most : space->count;
+}
+
 static kiln_status run(kiln__search *s) {
   int tiles[KILN__NEIGHBOURS_MAX];
-  const int share = s->space->count / SHARE;
-  const int most = share > LEAST_TRIED ? share : LEAST_TRIED;
+  const int most = most_of(s->space);
   int count = find_start(s->space, most / 2 < START ? most / 2 : START, tiles);
   kiln_status status = KILN_OK;
   while (status == KILN_OK && count > 0 && !s->out_of_time) {
@@ -83,4 +88,4 @@ static kiln_status run(kiln__search *s) {
 }
 
 const kiln__strategy kiln__strategy_hillclimb = {
-    .name = "hillclimb", .measures = 1, .effort = 1, .run = run};
+    .name = "hillclimb", .measures = 1, .effort = 1, .run = run, .most = most_of};

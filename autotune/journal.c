@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static kiln_status fail(char *error, size_t size, const char *path, const char *what) {
@@ -188,4 +190,27 @@ kiln_status kiln__journal_replace(const char *path, char *const *lines, int coun
   kiln_status status = fail(error, error_size, path, "cannot be written; choose another place");
   unlink(draft);
   return status;
+}
+
+/* ---- the lock ---- */
+
+int kiln__journal_lock(const char *path, int wait_ms) {
+  char name[4096];
+  const int pause_ms = 20;
+  const struct timespec pause = {.tv_nsec = pause_ms * 1000 * 1000};
+  if ((size_t)snprintf(name, sizeof name, "%s.lock", path) >= sizeof name) return -1;
+  const int fd = open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  if (fd < 0) return -1;
+  for (int waited = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; waited += pause_ms) {
+    if ((errno != EWOULDBLOCK && errno != EINTR) || waited >= wait_ms) {
+      close(fd);
+      return -1;
+    }
+    nanosleep(&pause, NULL);
+  }
+  return fd;
+}
+
+void kiln__journal_unlock(int lock) {
+  if (lock >= 0) close(lock);
 }

@@ -34,6 +34,12 @@ kiln_status kiln__journal_append(const char *path, const kiln__line *line, char 
 kiln_status kiln__journal_append_text(const char *path, const char *text, char *error,
                                       size_t error_size);
 
+/* While a tuning runs, others that would append to the same file wait: then the first measures and
+ * they read. Waits for wait_ms at most; a lock is only to spare work, so -1 = none is held and the
+ * caller goes on. The lock is PATH.lock, which stays. */
+int kiln__journal_lock(const char *path, int wait_ms);
+void kiln__journal_unlock(int lock);
+
 /* Many records at once, by lines that are already text (each without its newline), in place of what
  * the file held: written beside it and renamed. */
 kiln_status kiln__journal_replace(const char *path, char *const *lines, int count, char *error,

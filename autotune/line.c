@@ -146,6 +146,10 @@ static json_t *write_rows(const row *rows, const void *members) {
   return object;
 }
 
+json_t *kiln__line_spec(const kiln_attn_spec *spec) { return write_rows(spec_rows, spec); }
+json_t *kiln__line_shape(const kiln_attn_args *shape) { return write_rows(shape_rows, shape); }
+json_t *kiln__line_tile(const kiln_tile *tile) { return write_rows(tile_rows, tile); }
+
 static json_t *write_candidate(const kiln__candidate *c) {
   json_t *object = write_rows(candidate_rows, c);
   json_object_set_new(object, "tile", write_rows(tile_rows, &c->tile));

@@ -74,4 +74,9 @@ char *kiln__line_key(const kiln__line *line);
 
 const char *kiln__outcome_name(kiln__outcome outcome);
 
+/* Objects by the names that a line has for them. */
+json_t *kiln__line_spec(const kiln_attn_spec *spec);
+json_t *kiln__line_shape(const kiln_attn_args *shape);
+json_t *kiln__line_tile(const kiln_tile *tile);
+
 #endif

@@ -1,5 +1,5 @@
 /* What tuning asks of a device: to make a candidate ready, to time it, to let it go. search.c calls
- * it; simulate.c is a device of numbers.
+ * it; child.c is a GPU, simulate.c a device of numbers.
  *
  * A candidate costs itself and nothing else: whatever goes wrong with one is an outcome, after
  * which the others can still be measured. */
@@ -33,7 +33,12 @@ typedef struct kiln__candidate {
   char reason[KILN__REASON_SIZE]; /* of an outcome that is no time */
 } kiln__candidate;
 
+/* prepare and sample give UNKNOWN, and the reason, where the device itself fails and no candidate
+ * can be measured any more: nothing is said of this one then. */
 typedef struct kiln__measurer_ops {
+  /* The tiles that will be prepared next, so that they can be compiled side by side. May be NULL.
+   */
+  void (*expect)(void *self, const kiln_tile *tiles, int count);
   /* Compiles and loads the candidate's tile, proves it right, warms it up; fills its resources, and
    * its reason after a failure. TIMED = ready to be sampled through *handle. */
   kiln__outcome (*prepare)(void *self, kiln__candidate *candidate, void **handle);

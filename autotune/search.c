@@ -43,6 +43,8 @@ static int is_late(kiln__search *s) {
   return s->out_of_time;
 }
 
+static int is_over(kiln__search *s) { return s->is_broken || is_late(s); }
+
 /* ---- statistics ---- */
 
 static int compare_times(const void *a, const void *b) {
@@ -81,10 +83,25 @@ static void drop(kiln__search *s, runner *r) {
   r->handle = NULL;
 }
 
+/* An outcome that says nothing of the candidate says that nothing more can be measured. */
+static void look_for_end(kiln__search *s, const kiln__candidate *found) {
+  if (found->outcome != KILN__OUTCOME_UNKNOWN || s->is_broken) return;
+  s->is_broken = 1;
+  memcpy(s->reason, found->reason, sizeof s->reason);
+}
+
+static void expect(const kiln__search *s, const int *indexes, int count) {
+  kiln_tile tiles[KILN__RACE_GROUP];
+  if (!s->measurer.ops->expect) return;
+  for (int i = 0; i < count; i++) tiles[i] = s->space->tiles[indexes[i]];
+  s->measurer.ops->expect(s->measurer.self, tiles, count);
+}
+
 static void prepare(kiln__search *s, int index, runner *r) {
   *r = (runner){.index = index, .found = {.tile = s->space->tiles[index]}};
   s->measured++;
   r->found.outcome = s->measurer.ops->prepare(s->measurer.self, &r->found, &r->handle);
+  look_for_end(s, &r->found);
 }
 
 static void take_sample(kiln__search *s, runner *r) {
@@ -95,6 +112,7 @@ static void take_sample(kiln__search *s, runner *r) {
     summarise(&r->found, r->times, ++r->count);
     return;
   }
+  look_for_end(s, &r->found);
   drop(s, r);
 }
 
@@ -123,6 +141,7 @@ static void drop_slow(kiln__search *s, runner *runners, int count) {
 static kiln_status take_over(kiln__search *s, runner *r) {
   kiln__candidate *c = &r->found;
   drop(s, r);
+  if (c->outcome == KILN__OUTCOME_UNKNOWN) return KILN_OK;
   if (c->outcome == KILN__OUTCOME_TIMED && r->count < KILN__RACE_LEAST) return KILN_OK;
   if (c->outcome == KILN__OUTCOME_TIMED && c->mad_ns * 100 > c->median_ns * NOISY_PERCENT) {
     c->outcome = KILN__OUTCOME_NOISY;
@@ -138,9 +157,10 @@ static kiln_status run_group(kiln__search *s, const int *indexes, int count, int
   const int samples = is_final ? KILN__FINAL_SAMPLES : KILN__RACE_SAMPLES;
   runner runners[KILN__RACE_GROUP];
   int started = 0;
-  for (; started < count && !is_late(s); started++) prepare(s, indexes[started], &runners[started]);
-  for (int round = 0; round < samples && !is_late(s); round++) {
-    for (int i = 0; i < started; i++)
+  if (!is_late(s)) expect(s, indexes, count);
+  for (; started < count && !is_over(s); started++) prepare(s, indexes[started], &runners[started]);
+  for (int round = 0; round < samples && !is_over(s); round++) {
+    for (int i = 0; i < started && !s->is_broken; i++)
       if (runners[i].handle) take_sample(s, &runners[i]);
     if (round + 1 >= KILN__RACE_LEAST && !is_final) drop_slow(s, runners, started);
   }
@@ -149,7 +169,7 @@ static kiln_status run_group(kiln__search *s, const int *indexes, int count, int
     const kiln_status kept = take_over(s, &runners[i]);
     if (status == KILN_OK) status = kept;
   }
-  return status;
+  return status == KILN_OK && s->is_broken ? KILN_DRIVER_FAILED : status;
 }
 
 kiln_status kiln__search_race(kiln__search *s, const int *indexes, int count) {

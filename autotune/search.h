@@ -27,6 +27,8 @@ typedef struct kiln__search {
   kiln__candidate *known; /* by index of the space */
   double deadline;        /* of measurer.now; <= 0 = none */
   int out_of_time;
+  int is_broken; /* the measurer failed: the reason */
+  char reason[KILN__REASON_SIZE];
   int measured;        /* candidates that were prepared */
   int64_t num_samples; /* that were taken */
   /* Told of every candidate whose outcome is new; a failure ends the search. May be NULL. */
@@ -41,7 +43,7 @@ kiln_status kiln__search_create(const kiln__space *space, kiln__measurer measure
 void kiln__search_destroy(kiln__search *search);
 
 /* Measures those of the tiles of which nothing is known. Ends early, with out_of_time set, when the
- * deadline has passed. Errors: those of keep. */
+ * deadline has passed. Errors: those of keep; DRIVER_FAILED where the measurer failed. */
 kiln_status kiln__search_race(kiln__search *search, const int *indexes, int count);
 
 /* The fastest tile that was timed, or -1. */

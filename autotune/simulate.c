@@ -108,7 +108,8 @@ static void drop(void *self, void *candidate) {
 
 static double now(void *self) { return ((kiln__simulation *)self)->clock; }
 
-static const kiln__measurer_ops ops = {prepare, sample, drop, now};
+static const kiln__measurer_ops ops = {
+    .prepare = prepare, .sample = sample, .drop = drop, .now = now};
 
 kiln__measurer kiln__simulation_measurer(kiln__simulation *simulation) {
   return (kiln__measurer){&ops, simulation};

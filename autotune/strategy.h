@@ -10,6 +10,7 @@ typedef struct kiln__strategy {
   int measures; /* 0 = run() chooses by the model alone */
   int effort;   /* a result of more effort answers for one of less */
   kiln_status (*run)(kiln__search *search);
+  int (*most)(const kiln__space *space); /* tiles that it may measure */
 } kiln__strategy;
 
 extern const kiln__strategy kiln__strategy_estimate, kiln__strategy_hillclimb,

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "autotune/child.h"
 #include "autotune/journal.h"
 #include "autotune/simulate.h"
+
+#define LOCK_WAIT_MS 600000 /* afterwards a problem is measured by two processes at once */
 
 typedef struct session {
   const kiln__tuning *tuning;
@@ -41,6 +44,8 @@ static kiln_status learn(void *user, int64_t number, kiln__line *line, const cha
   for (int i = 0; i < line->num_candidates; i++) {
     const kiln__candidate *c = &line->candidates[i];
     const int index = kiln__space_find(&s->space, &c->tile);
+    /* Without a time of the default there is no tuning: it is tried again. */
+    if (index == s->space.default_index && c->outcome == KILN__OUTCOME_NOISY) continue;
     if (index >= 0 && (same || fails_everywhere(c->outcome))) s->search.known[index] = *c;
   }
   if (!same || line->kind != KILN__LINE_CHOICE) return KILN_OK;
@@ -71,9 +76,18 @@ static kiln__line line_of(const session *s, kiln__line_kind kind, kiln__candidat
                       .num_candidates = count};
 }
 
+static void tell(const session *s) {
+  int known = 0;
+  if (!s->tuning->progress) return;
+  for (int i = 0; i < s->space.count; i++)
+    known += s->search.known[i].outcome != KILN__OUTCOME_UNKNOWN;
+  s->tuning->progress(s->tuning->progress_user, known, s->tuning->strategy->most(&s->space));
+}
+
 static kiln_status keep(void *user, const kiln__candidate *candidate) {
   const session *s = user;
   kiln__candidate copy = *candidate;
+  tell(s);
   if (!s->tuning->records) return KILN_OK;
   const kiln__line line = line_of(s, KILN__LINE_CANDIDATE, &copy, 1);
   return kiln__journal_append(s->tuning->records, &line, s->error, s->error_size);
@@ -92,7 +106,7 @@ static kiln__line choice_of(const session *s, kiln__candidate *candidates, int c
 
 static kiln_status keep_choice(const session *s) {
   int count = 0;
-  if (!s->tuning->records || !s->tuning->strategy->measures) return KILN_OK;
+  if (!s->tuning->records) return KILN_OK;
   kiln__candidate *candidates = calloc((size_t)s->space.count, sizeof *candidates);
   if (!candidates) return KILN_OUT_OF_MEMORY;
   for (int i = 0; i < s->space.count; i++)
@@ -138,13 +152,32 @@ static kiln_status refuse_default(session *s) {
 
 static kiln_status search(session *s) {
   kiln__search *x = &s->search;
-  if (!s->tuning->strategy->measures) return s->tuning->strategy->run(x);
   kiln_status status = kiln__search_race(x, &s->space.default_index, 1);
   if (status != KILN_OK) return status;
   if (x->known[s->space.default_index].outcome != KILN__OUTCOME_TIMED) return refuse_default(s);
   status = s->tuning->strategy->run(x);
   if (status == KILN_OK) status = kiln__search_finish(x);
   return status == KILN_CHECK_FAILED ? refuse_default(s) : status;
+}
+
+/* The journal is read with the lock held: what another process has measured by then is known. */
+static kiln_status measure(session *s, int *from_records) {
+  const kiln__tuning *t = s->tuning;
+  const int lock = t->records ? kiln__journal_lock(t->records, LOCK_WAIT_MS) : -1;
+  kiln_status status = KILN_OK;
+  if (t->budget_s > 0) s->search.deadline = t->measurer.ops->now(t->measurer.self) + t->budget_s;
+  if (t->records) status = kiln__journal_read(t->records, 1, learn, s, s->error, s->error_size);
+  *from_records = status == KILN_OK && is_done(s);
+  if (*from_records) {
+    s->search.chosen = s->chosen_before;
+  } else if (status == KILN_OK) {
+    status = search(s);
+    if (status == KILN_OK) status = keep_choice(s);
+    if (s->search.is_broken)
+      snprintf(s->error, s->error_size, "measuring ended: %s", s->search.reason);
+  }
+  kiln__journal_unlock(lock);
+  return status;
 }
 
 static double median_us(const kiln__candidate *c) {
@@ -173,23 +206,13 @@ static void report(const session *s, int from_records, kiln_tune_result *r) {
 }
 
 static kiln_status run(session *s, kiln_tune_result *result) {
-  const kiln__tuning *t = s->tuning;
-  kiln_status status = KILN_OK;
+  int from_records = 0;
   s->search.keep = keep;
   s->search.user = s;
-  if (t->budget_s > 0) s->search.deadline = t->measurer.ops->now(t->measurer.self) + t->budget_s;
-  if (t->records && t->strategy->measures)
-    status = kiln__journal_read(t->records, 1, learn, s, s->error, s->error_size);
-  if (status != KILN_OK) return status;
-  const int done = is_done(s);
-  if (done) {
-    s->search.chosen = s->chosen_before;
-  } else {
-    status = search(s);
-    if (status == KILN_OK) status = keep_choice(s);
-  }
+  kiln_status status = s->tuning->strategy->measures ? measure(s, &from_records)
+                                                     : s->tuning->strategy->run(&s->search);
   if (status == KILN_OK) status = give_record(s);
-  if (status == KILN_OK) report(s, done, result);
+  if (status == KILN_OK) report(s, from_records, result);
   return status;
 }
 
@@ -285,15 +308,44 @@ static kiln_status simulate(kiln__tuning t, const char *path, kiln_tune_result *
   return status;
 }
 
-kiln_status kiln__tune(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_attn_args *shape,
-                       const kiln_tune_options *options, kiln_tune_result *result, char **record,
-                       char *error, size_t error_size) {
+/* ---- the device ---- */
+
+void *kiln__tuner_open(int device, const char *template_dir, const char *cache_dir, int jit_off) {
+  const kiln__child_options options = {
+      .device = device, .template_dir = template_dir, .cache_dir = cache_dir, .jit_off = jit_off};
+  return kiln__child_create(&options);
+}
+
+void kiln__tuner_close(void *tuner) { kiln__child_destroy(tuner); }
+
+static kiln_status measure_on(kiln__child *child, kiln__tuning t, kiln_tune_result *result,
+                              char *error, size_t error_size) {
+  const char *sentence = NULL;
+  kiln_status status = kiln__environment_of(t.ctx, &t.spec, &t.environment);
+  if (status != KILN_OK) {
+    snprintf(error, error_size, "%s", kiln_last_error(t.ctx));
+    return status;
+  }
+  kiln__child_set_problem(child, &t.spec, &t.shape);
+  t.measurer = kiln__child_measurer(child);
+  status = kiln__tuning_run(&t, result, error, error_size);
+  const kiln_status failure = kiln__child_failure(child, &sentence);
+  if (status == KILN_OK || failure == KILN_OK) return status;
+  snprintf(error, error_size, "%s", sentence);
+  return failure;
+}
+
+kiln_status kiln__tune(void *tuner, kiln_context *ctx, const kiln_attn_spec *spec,
+                       const kiln_attn_args *shape, const kiln_tune_options *options,
+                       kiln_tune_result *result, char **record, char *error, size_t error_size) {
   kiln__tuning t = {.ctx = ctx,
                     .spec = *spec,
                     .shape = *shape,
                     .budget_s = options->budget_s,
                     .records = options->records,
-                    .record = record};
+                    .record = record,
+                    .progress = options->progress,
+                    .progress_user = options->progress_user};
   if (record) *record = NULL;
   t.strategy = kiln__strategy_find(options->strategy ? options->strategy : "hillclimb");
   if (!t.strategy) {
@@ -306,8 +358,9 @@ kiln_status kiln__tune(kiln_context *ctx, const kiln_attn_spec *spec, const kiln
     t.budget_s = 0; /* there is no clock */
     return kiln__tuning_run(&t, result, error, error_size);
   }
+  if (kiln__child_has_device(tuner)) return measure_on(tuner, t, result, error, error_size);
   snprintf(error, error_size,
-           "tuning measures on a GPU, which this version does not do yet; give a journal to replay "
-           "(--simulate)");
-  return KILN_UNSUPPORTED;
+           "tuning measures on a GPU and the context has none: create it with the number of a GPU, "
+           "or give a journal to replay (--simulate)");
+  return KILN_NO_DEVICE;
 }

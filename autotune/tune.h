@@ -3,8 +3,8 @@
 #ifndef KILN_AUTOTUNE_TUNE_H
 #define KILN_AUTOTUNE_TUNE_H
 
-#include "autotune/measure.h"
 #include "autotune/line.h"
+#include "autotune/measure.h"
 #include "autotune/strategy.h"
 
 typedef struct kiln__tuning {
@@ -19,18 +19,26 @@ typedef struct kiln__tuning {
   /* Which tiles may be tried; NULL = all that are legal. */
   int (*wanted)(void *user, const kiln_tile *tile);
   void *user;
-  char **record; /* receives kiln_tune_result's, malloc'd; NULL = not wanted */
+  char **record;                   /* receives kiln_tune_result's, malloc'd; NULL = not wanted */
+  kiln_tune_progress_fn *progress; /* may be NULL */
+  void *progress_user;
 } kiln__tuning;
 
 /* Errors: CHECK_FAILED where the default tile cannot be timed, IO_FAILED, OUT_OF_MEMORY. */
 kiln_status kiln__tuning_run(const kiln__tuning *tuning, kiln_tune_result *result, char *error,
                              size_t error_size);
 
-/* kiln_tune of the public header, with the context's records file filled in. *record: malloc'd,
+/* What a context keeps from one tuning to the next: the process that measures (child.h). A device
+ * below 0 is none that can be measured on. open gives NULL without memory. */
+void *kiln__tuner_open(int device, const char *template_dir, const char *cache_dir, int jit_off);
+void kiln__tuner_close(void *tuner);
+
+/* kiln_tune of the public header, with the context's records file filled in. tuner: NULL for what
+ * measures nothing. *record: malloc'd,
  * NULL after a failure; record may be NULL. */
-kiln_status kiln__tune(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_attn_args *shape,
-                       const kiln_tune_options *options, kiln_tune_result *result, char **record,
-                       char *error, size_t error_size);
+kiln_status kiln__tune(void *tuner, kiln_context *ctx, const kiln_attn_spec *spec,
+                       const kiln_attn_args *shape, const kiln_tune_options *options,
+                       kiln_tune_result *result, char **record, char *error, size_t error_size);
 
 /* kiln_records_command of the public header; own: the user's records file. *json: malloc'd. */
 kiln_status kiln__records_command(kiln_context *ctx, const char *verb, const char *const *files,

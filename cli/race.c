@@ -70,7 +70,7 @@ kiln_status kiln__race_run(kiln__race *race) {
     race->entrants[i].samples = samples + (size_t)i * count;
   kiln_status status = find_workspace(race, &workspace);
   if (status == KILN_OK)
-    status = kiln__stage_create(race->ctx, race->spec, &race->shape, workspace, &stage);
+    status = kiln__stage_create(race->ctx, race->spec, &race->shape, workspace, 0, &stage);
   if (status == KILN_OK) status = measure(race, &stage);
   race->num_sets = stage.num_sets;
   kiln__stage_destroy(&stage);

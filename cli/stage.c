@@ -51,15 +51,34 @@ static kiln_status count_sets(kiln__stage *stage, const layout *l, size_t worksp
   return KILN_OK;
 }
 
-static kiln_status allocate(kiln__stage *stage, const layout *l, size_t workspace_bytes) {
+/* As many sets as there is room for, halving their number down to `least`. */
+static kiln_status allocate_sets(kiln__stage *stage, const layout *l, int least) {
+  kiln_status status = KILN_OUT_OF_MEMORY;
+  for (;;) {
+    size_t bytes = (size_t)l->set * (size_t)stage->num_sets;
+    status = kiln_memory_alloc(stage->ctx, bytes, &stage->memory);
+    if (status != KILN_OUT_OF_MEMORY || stage->num_sets <= least) break;
+    stage->num_sets = stage->num_sets / 2 < least ? least : stage->num_sets / 2;
+  }
+  if (status == KILN_OUT_OF_MEMORY)
+    return kiln__fail(status,
+                      "the device has no %.3g GB left for the tensors of this shape; choose a "
+                      "smaller one, or free its memory",
+                      l->set * stage->num_sets * 1e-9);
+  return status == KILN_OK ? KILN_OK : kiln__fail_context(stage->ctx, status);
+}
+
+static kiln_status allocate(kiln__stage *stage, const layout *l, size_t workspace_bytes,
+                            int least_sets) {
   size_t count = (size_t)stage->num_sets;
   stage->args = calloc(count, sizeof *stage->args);
   stage->sets = calloc(count, sizeof(void *));
   if (!stage->args || !stage->sets) return kiln__fail(KILN_OUT_OF_MEMORY, "no memory is left");
-  kiln_status status = kiln_memory_alloc(stage->ctx, (size_t)l->set * count, &stage->memory);
-  if (status == KILN_OK && workspace_bytes > 0)
+  kiln_status status = KILN_OK;
+  if (workspace_bytes > 0)
     status = kiln_memory_alloc(stage->ctx, workspace_bytes, &stage->workspace);
-  return status == KILN_OK ? KILN_OK : kiln__fail_context(stage->ctx, status);
+  if (status != KILN_OK) return kiln__fail_context(stage->ctx, status);
+  return allocate_sets(stage, l, least_sets);
 }
 
 /* The outputs between the inputs are filled along with them. */
@@ -100,12 +119,13 @@ static void place(kiln__stage *stage, const layout *l, const kiln_attn_spec *spe
 }
 
 kiln_status kiln__stage_create(kiln_context *ctx, const kiln_attn_spec *spec,
-                               const kiln_attn_args *shape, size_t workspace_bytes,
+                               const kiln_attn_args *shape, size_t workspace_bytes, int least_sets,
                                kiln__stage *stage) {
   layout l = lay_out(spec, shape);
   *stage = (kiln__stage){.ctx = ctx};
   kiln_status status = count_sets(stage, &l, workspace_bytes);
-  if (status == KILN_OK) status = allocate(stage, &l, workspace_bytes);
+  if (least_sets == 0) least_sets = stage->num_sets;
+  if (status == KILN_OK) status = allocate(stage, &l, workspace_bytes, least_sets);
   if (status == KILN_OK) status = fill(stage, spec, (size_t)l.set * (size_t)stage->num_sets);
   if (status == KILN_OK) place(stage, &l, spec, shape, workspace_bytes);
   return status;

@@ -32,6 +32,7 @@ typedef struct session {
   kiln_attn_args shape;
   bool headed; /* the heading of the table is printed */
   kiln__report report;
+  kiln__progress progress;
 } session;
 
 /* ---- options ---- */
@@ -135,9 +136,20 @@ static void print_row(session *s, const kiln_attn_spec *spec, const kiln_attn_ar
                            : "");
 }
 
+static void draw_progress(void *user, int32_t known, int32_t most) {
+  kiln__progress *progress = user;
+  progress->total = most > known ? most : known;
+  progress->done = known - 1;
+  kiln__progress_step(progress);
+}
+
 static kiln_status tune(session *s, const kiln_attn_spec *spec, const kiln_attn_args *shape) {
   kiln_tune_result result = {.size = sizeof result};
+  kiln__progress_start(&s->progress, "tuning: tile", 0);
+  s->options.progress = draw_progress;
+  s->options.progress_user = &s->progress;
   kiln_status status = kiln_tune(s->ctx, spec, shape, &s->options, &result);
+  kiln__progress_clear(&s->progress);
   if (status != KILN_OK) return kiln__fail_context(s->ctx, status);
   status = kiln__report_add_tuned(&s->report, spec, shape, &result);
   if (status != KILN_OK) return status;

@@ -11,6 +11,7 @@ endforeach()
 if(TARGET kiln_program)
   set_target_properties(kiln_program PROPERTIES EXPORT_NAME program)
   install(TARGETS kiln_program EXPORT KilnExports RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS kiln_measure RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
 
   # Made from the help of the program that was just built.
   set(manual ${CMAKE_BINARY_DIR}/manual)

@@ -136,6 +136,8 @@ static kiln_status choose(const void *choices, const kiln_attn_spec *spec,
 }
 
 static const kiln__tuner_ops tuner_ops = {
+    .open = kiln__tuner_open,
+    .close = kiln__tuner_close,
     .tune = kiln__tune,
     .records = kiln__records_command,
     .read_choices = read_choices,

@@ -182,7 +182,7 @@ static int64_t now_ms(void) {
 
 /* Locks of open file descriptions, so that threads of one process exclude each other too. */
 int kiln__cache_lock(kiln__cache *cache, const char *id, int wait_ms) {
-  int dir = cache->dir ? kiln__cache_open_dir(cache, "locks", 1) : -1;
+  int dir = cache->dir && !cache->read_only ? kiln__cache_open_dir(cache, "locks", 1) : -1;
   if (dir < 0) return -1;
   int fd = openat(dir, id, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
   close(dir);

@@ -22,6 +22,7 @@
 typedef struct kiln__cache {
   char *dir;     /* absolute; NULL = no cache */
   int64_t limit; /* bytes */
+  int read_only; /* nothing is stored or noted; locks are not taken */
   char *reason;  /* why there is no cache, one sentence; NULL = there is one, or none is wanted */
   const kiln__log *log;
   atomic_flag warned;

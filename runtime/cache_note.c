@@ -23,7 +23,7 @@ char *kiln__cache_read_note(kiln__cache *cache, const char *name) {
 /* By a file of its own and a rename: a reader sees the old note or the new one. */
 void kiln__cache_write_note(kiln__cache *cache, const char *name, const char *text) {
   char fresh[64];
-  int dir = kiln__cache_open_dir(cache, NOTES, 1);
+  int dir = cache->read_only ? -1 : kiln__cache_open_dir(cache, NOTES, 1);
   if (dir < 0) return;
   kiln__cache_private_name("new", fresh);
   if (kiln__cache_write_file(dir, fresh, text, strlen(text)) != 0 ||

@@ -82,7 +82,7 @@ void kiln__cache_store(kiln__cache *cache, const char *id, const json_t *identit
                        const kiln__cache_item *item) {
   kiln__cache_removed removed;
   int64_t bytes = (int64_t)(item->image_size + item->ptx_length + strlen(item->record));
-  if (!cache->dir || bytes > cache->limit) return;
+  if (!cache->dir || cache->read_only || bytes > cache->limit) return;
   int kernels = kiln__cache_kernels_fd(cache, 1);
   if (kernels < 0) return;
   char *meta = meta_text(identity, item);

@@ -58,7 +58,9 @@ static int configure(kiln_context *ctx, const kiln_context_options *options) {
                               ? options->template_dir
                               : kiln__env_get(&ctx->env, KILN__ENV_KILN_TEMPLATE_DIR);
   if (templates && !(ctx->template_dir = strdup(templates))) return -1;
-  return kiln__cache_open(&ctx->cache, options->cache_dir, &ctx->env, &ctx->log);
+  if (kiln__cache_open(&ctx->cache, options->cache_dir, &ctx->env, &ctx->log) != 0) return -1;
+  ctx->cache.read_only = options->cache_read_only != 0;
+  return 0;
 }
 
 static kiln_status open_device(kiln_context *ctx, const kiln_context_options *options,
@@ -131,6 +133,7 @@ kiln_status kiln_context_create(int device, const kiln_context_options *given, k
   pthread_mutex_init(&ctx->ladder.lock, NULL);
   pthread_mutex_init(&ctx->ladder.measure_lock, NULL);
   pthread_mutex_init(&ctx->run_record.lock, NULL);
+  pthread_mutex_init(&ctx->tuner_lock, NULL);
   *out = ctx;
   return KILN_OK;
 fail:
@@ -142,6 +145,8 @@ void kiln_context_destroy(kiln_context *ctx) {
   if (!ctx) return;
   /* In a child after fork the driver's state is not ours to close. */
   if (ctx->pid != getpid()) ctx->device = NULL;
+  if (ctx->tuner) ctx->services.tuner->close(ctx->tuner);
+  pthread_mutex_destroy(&ctx->tuner_lock);
   kiln__forward_close(ctx);
   kiln__ladder_close(ctx);
   kiln__generate_close(ctx);

@@ -58,6 +58,9 @@ struct kiln_context {
   pthread_rwlock_t plan_lock; /* guards the one-call plans */
   struct kiln__plan_row *plans;
   kiln__run_record run_record;
+
+  pthread_mutex_t tuner_lock; /* held during a tuning */
+  void *tuner;                /* what the autotuner keeps from one to the next */
 };
 
 /* error.c. kiln__context_fail keeps the sentence for kiln_last_error and returns the status. */

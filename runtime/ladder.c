@@ -150,15 +150,13 @@ static kiln_status say(kiln_context *ctx, kiln__chosen_tile *c, const char *form
 
 /* ---- measuring ---- */
 
-static kiln_status tune(wish *w, const char *strategy, const char *records,
-                        kiln_tune_result *result, char *error, size_t error_size) {
+static kiln_status tune(wish *w, const char *records, kiln_tune_result *result, char *error,
+                        size_t error_size) {
   kiln_tune_options options = KILN_TUNE_OPTIONS_INIT;
-  options.strategy = strategy;
   options.budget_s = w->options.deadline_s > 0 ? w->options.deadline_s : DEADLINE_SECONDS;
   options.records = records;
   *result = (kiln_tune_result){.size = sizeof *result};
-  return w->ctx->services.tuner->tune(w->ctx, &w->spec, w->shape, &options, result, NULL, error,
-                                      error_size);
+  return kiln__tuner_run(w->ctx, &w->spec, w->shape, &options, result, NULL, error, error_size);
 }
 
 /* A tuning that could not be kept is taken as it is. */
@@ -182,8 +180,7 @@ static kiln_status measure(wish *w, kiln__chosen_tile *c) {
   if (status != KILN_OK || c->step == KILN_STEP_EXACT) return status;
   if (ctx->ladder.cannot_measure)
     return say(ctx, c, "%s, and nothing can be measured here", c->why);
-  status = tune(w, "hillclimb", kiln__ladder_own_records(ctx, path, sizeof path), &result, error,
-                sizeof error);
+  status = tune(w, kiln__ladder_own_records(ctx, path, sizeof path), &result, error, sizeof error);
   if (status == KILN_OK) return take_result(w, &result, c);
   ctx->ladder.cannot_measure = status == KILN_UNSUPPORTED || status == KILN_NO_DEVICE;
   kiln__log_print(&ctx->log, KILN_LOG_WARNING, "tuning failed, so plans go on without it: %s",
@@ -204,10 +201,14 @@ static kiln_status find_or_measure(wish *w, kiln__chosen_tile *c) {
   return status;
 }
 
+/* Needs nothing of what the context keeps for tunings, so that it waits for none. */
 static kiln_status estimate(wish *w, kiln__chosen_tile *c) {
   char error[SENTENCE_SIZE] = "";
-  kiln_tune_result result;
-  kiln_status status = tune(w, "estimate", NULL, &result, error, sizeof error);
+  kiln_tune_options options = KILN_TUNE_OPTIONS_INIT;
+  kiln_tune_result result = {.size = sizeof result};
+  options.strategy = "estimate";
+  kiln_status status = w->ctx->services.tuner->tune(NULL, w->ctx, &w->spec, w->shape, &options,
+                                                    &result, NULL, error, sizeof error);
   if (status != KILN_OK) return kiln__context_fail(w->ctx, status, "%s", error);
   c->step = KILN_STEP_MODEL;
   c->tile = result.tile;

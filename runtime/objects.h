@@ -77,6 +77,11 @@ kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, con
 /* context.c: copies as much of an info struct as the caller's has room for; the caller set its
  * size, which stays. A NULL or a size of 0 takes nothing. */
 void kiln__info_copy(void *info, const void *whole, size_t size);
+/* tuning.c: the tuner's own tune, with what the context keeps for it; one at a time. */
+kiln_status kiln__tuner_run(kiln_context *ctx, const kiln_attn_spec *spec,
+                            const kiln_attn_args *shape, const kiln_tune_options *options,
+                            kiln_tune_result *result, char **record, char *error,
+                            size_t error_size);
 /* kernel.c: copies arguments that a caller filled, checking their size. */
 kiln_status kiln__take_args(kiln_context *ctx, const kiln_attn_args *from, kiln_attn_args *args);
 /* kernel.c: MISMATCH and the arch that would do, unless the context's device runs `arch`. */

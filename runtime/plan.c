@@ -253,6 +253,27 @@ kiln_status kiln_plan_create(kiln_context *ctx, const kiln_attn_spec *spec, cons
   return kiln_plan_create_with(ctx, spec, tile, shape, NULL, plan);
 }
 
+kiln_status kiln_plan_load(kiln_context *ctx, const kiln_binary *binary, kiln_plan **plan) {
+  if (!plan) return kiln__context_null(ctx);
+  *plan = NULL;
+  kiln_status status = kiln__context_need_device(ctx);
+  if (status != KILN_OK) return status;
+  if (!binary) return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT, "binary is NULL");
+  kiln_plan *made = calloc(1, sizeof *made);
+  if (!made) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
+  made->ctx = ctx;
+  made->spec = binary->record.spec;
+  made->tile = binary->record.tile;
+  status = take_binary(ctx, binary, made);
+  if (status == KILN_OK && !(made->why = strdup("explicit: the caller's binary")))
+    status = kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
+  if (status == KILN_OK)
+    *plan = made;
+  else
+    kiln_plan_destroy(made);
+  return status;
+}
+
 void kiln_plan_get_info(const kiln_plan *plan, kiln_plan_info *info) {
   const kiln_plan_info whole = {
       .size = sizeof whole,

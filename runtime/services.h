@@ -107,9 +107,14 @@ typedef struct kiln__chosen_tile {
  * Messages go to `error`, terminated. *json and *record (of tune; record may be NULL) are malloc'd
  * and belong to the caller. */
 typedef struct kiln__tuner_ops {
-  kiln_status (*tune)(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_attn_args *shape,
-                      const kiln_tune_options *options, kiln_tune_result *result, char **record,
-                      char *error, size_t error_size);
+  /* What is kept from one tuning to the next, for a context of these options; jit_off: nothing may
+   * be compiled. NULL without memory. One tunes at a time. */
+  void *(*open)(int device, const char *template_dir, const char *cache_dir, int jit_off);
+  void (*close)(void *tuner); /* also in a child after fork, which owns nothing of it */
+  /* tuner NULL: for what measures nothing. */
+  kiln_status (*tune)(void *tuner, kiln_context *ctx, const kiln_attn_spec *spec,
+                      const kiln_attn_args *shape, const kiln_tune_options *options,
+                      kiln_tune_result *result, char **record, char *error, size_t error_size);
   kiln_status (*records)(kiln_context *ctx, const char *verb, const char *const *files,
                          int32_t num_files, const char *own, const char *out, char **json,
                          char *error, size_t error_size);

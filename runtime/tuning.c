@@ -13,6 +13,25 @@ static kiln_status refuse_empty(kiln_context *ctx) {
                             "this library holds no tuner: link libkiln in place of libkiln_rt");
 }
 
+/* What the context keeps is made at the first tuning. */
+kiln_status kiln__tuner_run(kiln_context *ctx, const kiln_attn_spec *spec,
+                            const kiln_attn_args *shape, const kiln_tune_options *options,
+                            kiln_tune_result *result, char **record, char *error,
+                            size_t error_size) {
+  const kiln__tuner_ops *ops = ctx->services.tuner;
+  const char *cache_dir = ctx->cache.dir ? ctx->cache.dir : "";
+  kiln_status status = KILN_OUT_OF_MEMORY;
+  pthread_mutex_lock(&ctx->tuner_lock);
+  if (!ctx->tuner)
+    ctx->tuner = ops->open(ctx->device_id, ctx->template_dir, cache_dir, ctx->compile_off);
+  if (ctx->tuner)
+    status = ops->tune(ctx->tuner, ctx, spec, shape, options, result, record, error, error_size);
+  else
+    snprintf(error, error_size, "no memory is left to tune");
+  pthread_mutex_unlock(&ctx->tuner_lock);
+  return status;
+}
+
 kiln_status kiln_tune(kiln_context *ctx, const kiln_attn_spec *given_spec,
                       const kiln_attn_args *given_shape, const kiln_tune_options *given,
                       kiln_tune_result *result) {
@@ -26,7 +45,8 @@ kiln_status kiln_tune(kiln_context *ctx, const kiln_attn_spec *given_spec,
   kiln_status status = kiln__context_enter(ctx);
   if (status != KILN_OK) return status;
   if (!ctx->services.tuner) return refuse_empty(ctx);
-  if (given && kiln__copy_sized(&options, sizeof options, given, sizeof options) != 0)
+  const size_t oldest = offsetof(kiln_tune_options, progress);
+  if (given && kiln__copy_sized(&options, sizeof options, given, oldest) != 0)
     return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
                               "options.size is not sizeof(kiln_tune_options): start from "
                               "KILN_TUNE_OPTIONS_INIT");
@@ -37,8 +57,7 @@ kiln_status kiln_tune(kiln_context *ctx, const kiln_attn_spec *given_spec,
   if (status != KILN_OK) return status;
   if (!options.records && !options.simulate)
     options.records = kiln__ladder_own_records(ctx, path, sizeof path);
-  status =
-      ctx->services.tuner->tune(ctx, &spec, &shape, &options, &whole, &record, error, sizeof error);
+  status = kiln__tuner_run(ctx, &spec, &shape, &options, &whole, &record, error, sizeof error);
   kiln__ladder_forget(ctx);
   if (status != KILN_OK) return kiln__context_fail(ctx, status, "%s", error);
   status = kiln__give_json(ctx, record, &whole.record);

@@ -204,11 +204,12 @@ typedef struct kiln_context_options {
   const char *emu_schedule; /* emulator: "late" (default), "eager" or "random" */
   uint64_t emu_starve;      /* emulator: bit mask of warps that run only when nothing else can */
   int32_t jit_off;          /* not 0: nothing is compiled, whatever KILN_JIT says */
+  int32_t cache_read_only;  /* not 0: the cache is read, nothing is published */
 } kiln_context_options;
 
 /* clang-format off */
 #define KILN_CONTEXT_OPTIONS_INIT \
-  { sizeof(kiln_context_options), NULL, NULL, NULL, NULL, NULL, 0, -1, NULL, 0, 0 }
+  { sizeof(kiln_context_options), NULL, NULL, NULL, NULL, NULL, 0, -1, NULL, 0, 0, 0 }
 /* clang-format on */
 
 /* device: a CUDA ordinal, KILN_DEVICE_NONE or KILN_DEVICE_EMU. options may be NULL. Environment
@@ -298,6 +299,9 @@ KILN_API kiln_status kiln_tile_predict(kiln_context *ctx, const kiln_attn_spec *
 
 /* ---- tuning ---- */
 
+/* Told after every candidate: how many are known, and how many there may be in the end. */
+typedef void kiln_tune_progress_fn(void *user, int32_t known, int32_t most);
+
 typedef struct kiln_tune_options {
   size_t size;
   const char *strategy; /* "estimate", "hillclimb" or "exhaustive"; NULL = hillclimb */
@@ -305,11 +309,13 @@ typedef struct kiln_tune_options {
   /* Journal that is read first and appended to; NULL = the first of KILN_RECORDS, else tuning.jsonl
    * in the cache directory, and none in a simulation */
   const char *records;
-  const char *simulate; /* a journal whose times stand for a GPU; NULL = the context's */
+  const char *simulate;            /* a journal whose times stand for a GPU; NULL = the context's */
+  kiln_tune_progress_fn *progress; /* NULL = nobody is told */
+  void *progress_user;
 } kiln_tune_options;
 
 /* clang-format off */
-#define KILN_TUNE_OPTIONS_INIT { sizeof(kiln_tune_options), NULL, 0, NULL, NULL }
+#define KILN_TUNE_OPTIONS_INIT { sizeof(kiln_tune_options), NULL, 0, NULL, NULL, NULL, NULL }
 /* clang-format on */
 
 typedef struct kiln_tune_result {
@@ -330,9 +336,12 @@ typedef struct kiln_tune_result {
 } kiln_tune_result;
 
 /* Chooses a tile for a spec and a shape (its sizes are read) by measuring (docs/tuning.md). It is
- * never slower than the default tile, as far as was measured. options NULL = their defaults;
- * result->size is set by the caller. Errors: INVALID_ARGUMENT, UNSUPPORTED, CHECK_FAILED (the
- * default could not be timed), TIMEOUT (the budget was too small for it), IO_FAILED. */
+ * never slower than the default tile, as far as was measured. What is compiled and timed for it
+ * runs in a process of its own, kiln-measure, which the context keeps for the next tuning; calls on
+ * one context take turns. options NULL = their defaults; result->size is set by the caller. Errors:
+ * INVALID_ARGUMENT, UNSUPPORTED (also: kiln-measure is not installed), CHECK_FAILED (the default
+ * could not be timed), TIMEOUT (the budget was too small for it), IO_FAILED, NO_DEVICE, and what
+ * kept kiln-measure from measuring: OUT_OF_MEMORY, NO_COMPILER, MISSING_KERNEL. */
 KILN_API kiln_status kiln_tune(kiln_context *ctx, const kiln_attn_spec *spec,
                                const kiln_attn_args *shape, const kiln_tune_options *options,
                                kiln_tune_result *result);
@@ -471,6 +480,8 @@ KILN_API kiln_status kiln_plan_create(kiln_context *ctx, const kiln_attn_spec *s
 KILN_API kiln_status kiln_plan_create_with(kiln_context *ctx, const kiln_attn_spec *spec,
                                            const kiln_tile *tile, const kiln_attn_args *shape,
                                            const kiln_plan_options *options, kiln_plan **plan);
+/* A plan of a kernel that was compiled already, whatever packs and cache hold. */
+KILN_API kiln_status kiln_plan_load(kiln_context *ctx, const kiln_binary *binary, kiln_plan **plan);
 KILN_API void kiln_plan_get_info(const kiln_plan *plan, kiln_plan_info *info);
 KILN_API kiln_status kiln_plan_workspace(const kiln_plan *plan, const kiln_attn_args *args,
                                          size_t *bytes);

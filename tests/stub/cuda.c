@@ -2,11 +2,13 @@
  * test wants, and it checks what the real one would: that a context is current in every call that
  * needs one. Built as libcuda.so.1 in a folder of its own; loaded by test_driver.c, and by the
  * program in tests/cli/bench.sh. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/driver.h"
 #include "tests/stub/stub.h"
@@ -24,6 +26,18 @@ EXPORT stub_state stub = {.version = 13000, .max_threads = 1024, .this_thread = 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what the test sees, and of names */
 
 static void count(int *counter, int by) { __atomic_fetch_add(counter, by, __ATOMIC_RELAXED); }
+
+/* STUB_FAIL="cuName 719": that entry point gives 719, and does nothing. STUB_HANG=cuName: it does
+ * not come back. STUB_ONLY=program: both are of that program alone. */
+static kiln__cu_result fault(const char *name) {
+  const char *fails = getenv("STUB_FAIL"), *hangs = getenv("STUB_HANG"),
+             *only = getenv("STUB_ONLY");
+  const size_t length = strlen(name);
+  if (only && strcmp(only, program_invocation_short_name) != 0) return 0;
+  while (hangs && strcmp(hangs, name) == 0) pause();
+  if (!fails || strncmp(fails, name, length) != 0 || fails[length] != ' ') return 0;
+  return atoi(fails + length);
+}
 
 /* What a test outside of the process can set: one device, like an H200, with times that vary. */
 __attribute__((constructor)) static void read_environment(void) {
@@ -125,6 +139,8 @@ kiln__cu_result cuDeviceTotalMem_v2(size_t *bytes, int device) {
 /* ---- contexts ---- */
 
 kiln__cu_result cuDevicePrimaryCtxRetain(void **context, int device) {
+  const kiln__cu_result failed = fault("cuDevicePrimaryCtxRetain");
+  if (failed) return failed;
   count(&stub.retained, 1);
   *context = &contexts[device];
   return 0;
@@ -177,6 +193,8 @@ kiln__cu_result cuMemAlloc_v2(kiln__cu_ptr *address, size_t bytes) {
   if (!has_context()) return INVALID_CONTEXT;
   note_relaxed();
   if (stub.fail_alloc) return stub.fail_alloc;
+  const kiln__cu_result failed = fault("cuMemAlloc_v2");
+  if (failed) return failed;
   *address = (uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
   return 0;
 }
@@ -207,6 +225,8 @@ kiln__cu_result cuMemsetD8Async(kiln__cu_ptr to, unsigned char value, size_t byt
 
 kiln__cu_result cuStreamSynchronize(kiln__cu_stream stream) {
   (void)stream;
+  const kiln__cu_result failed = fault("cuStreamSynchronize");
+  if (failed) return failed;
   return has_context() ? 0 : INVALID_CONTEXT;
 }
 

@@ -22,6 +22,8 @@
   X(cli)                    \
   X(bench)                  \
   X(report)                 \
+  X(workbench)              \
+  X(child)                  \
   X(status)                 \
   X(nvrtc_log)              \
   X(nvrtc)                  \

@@ -91,7 +91,7 @@ START_TEST(sets_are_normal_and_larger_than_l2) {
   kiln_attn_args shape = shape_of(1, ROWS, ROWS, HEADS);
   ctx->info.memory_bytes = 1 << 30;
   ctx->info.l2_bytes = 1000000;
-  ck_assert_int_eq(kiln__stage_create(ctx, &spec, &shape, 1000, &stage), KILN_OK);
+  ck_assert_int_eq(kiln__stage_create(ctx, &spec, &shape, 1000, 0, &stage), KILN_OK);
   ck_assert_int_eq(f.num_allocs, 2);
   ck_assert_int_ge(stage.num_sets * (BYTES * 2 * (DIM + DIM_V) + 2 * BYTES), 3000000);
   ck_assert_int_le((stage.num_sets - 1) * (BYTES * 2 * (DIM + DIM_V) + 5 * 256 + 2400), 3000000);
@@ -126,13 +126,13 @@ START_TEST(shapes_that_do_not_fit) {
   kiln_attn_spec spec = spec_of(256, 256, KILN_MASK_NONE);
   kiln_attn_args shape = shape_of(INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX);
   ctx->info.memory_bytes = 1 << 20;
-  ck_assert_int_eq(kiln__stage_create(ctx, &spec, &shape, 0, &stage), KILN_OUT_OF_MEMORY);
+  ck_assert_int_eq(kiln__stage_create(ctx, &spec, &shape, 0, 0, &stage), KILN_OUT_OF_MEMORY);
   kiln__stage_destroy(&stage);
   shape = shape_of(1, 8, 8, 1);
-  ck_assert_int_eq(kiln__stage_create(ctx, &spec, &shape, 1 << 20, &stage), KILN_OUT_OF_MEMORY);
+  ck_assert_int_eq(kiln__stage_create(ctx, &spec, &shape, 1 << 20, 0, &stage), KILN_OUT_OF_MEMORY);
   kiln__stage_destroy(&stage);
   ck_assert_int_eq(f.num_allocs, 0);
-  ck_assert_int_eq(kiln__stage_create(ctx, &spec, &shape, 0, &stage), KILN_OK);
+  ck_assert_int_eq(kiln__stage_create(ctx, &spec, &shape, 0, 0, &stage), KILN_OK);
   ck_assert_int_eq(stage.num_sets, 1); /* this device says that it has no L2 */
   ck_assert_ptr_null(stage.workspace);
   kiln__stage_destroy(&stage);

@@ -254,11 +254,18 @@ static struct answers {
   kiln_status fail;
 } answers;
 
-static kiln_status fake_tune(kiln_context *ctx, const kiln_attn_spec *spec,
+static void *open_tuner(int device, const char *template_dir, const char *cache_dir, int jit_off) {
+  (void)device, (void)template_dir, (void)cache_dir, (void)jit_off;
+  return &answers;
+}
+
+static void close_tuner(void *tuner) { (void)tuner; }
+
+static kiln_status fake_tune(void *tuner, kiln_context *ctx, const kiln_attn_spec *spec,
                              const kiln_attn_args *shape, const kiln_tune_options *options,
                              kiln_tune_result *result, char **record, char *error,
                              size_t error_size) {
-  (void)ctx, (void)spec, (void)shape, (void)options, (void)record;
+  (void)tuner, (void)ctx, (void)spec, (void)shape, (void)options, (void)record;
   answers.tunings++;
   snprintf(error, error_size, "the measuring program is missing");
   result->tile.block_m = 64;
@@ -294,7 +301,9 @@ static kiln_status fake_choose(const void *choices, const kiln_attn_spec *spec,
   return KILN_OK;
 }
 
-static const kiln__tuner_ops fake_tuner = {.tune = fake_tune,
+static const kiln__tuner_ops fake_tuner = {.open = open_tuner,
+                                           .close = close_tuner,
+                                           .tune = fake_tune,
                                            .read_choices = read_nothing,
                                            .free_choices = free_nothing,
                                            .choose = fake_choose};

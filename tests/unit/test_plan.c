@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fake.h"
+#include "fixture.h"
 #include "runtime/cuda.h"
 
 #define MEMORY ((char *)0x100000) /* an address that nothing reads */
@@ -93,7 +94,9 @@ START_TEST(step_by_step) {
   kiln_source *source;
   kiln_binary *binary;
   kiln_kernel *kernel;
+  kiln_plan *plan;
   kiln_binary_info info = {.size = sizeof info};
+  kiln_plan_info made = {.size = sizeof made};
   size_t size;
   ck_assert_int_eq(kiln_source_generate(ctx, &spec, NULL, 0, &source), KILN_OK);
   ck_assert_str_eq(kiln_source_text(source, &size), "kernel sm_90a 64 128");
@@ -107,12 +110,51 @@ START_TEST(step_by_step) {
   ck_assert_str_eq(kiln_binary_ptx(binary, NULL), "// ptx");
   kiln_source_destroy(source);
   ck_assert_int_eq(kiln_kernel_load(ctx, binary, &kernel), KILN_OK);
+  ck_assert_int_eq(kiln_plan_load(ctx, binary, &plan), KILN_OK);
   kiln_binary_destroy(binary); /* the kernel needs neither */
   ck_assert_int_eq(kiln_kernel_launch(kernel, &args, NULL), KILN_OK);
   kiln_kernel_destroy(kernel);
+  kiln_plan_get_info(plan, &made);
+  ck_assert(made.spec.head_dim == 64 && made.tile.block_m == 128 && made.kernel_id[0]);
+  ck_assert_str_eq(made.why, "explicit: the caller's binary");
+  ck_assert_int_eq(f.num_compiles, 1);
+  ck_assert_int_eq(kiln_plan_run(plan, &args, NULL), KILN_OK);
+  kiln_plan_destroy(plan);
+  ck_assert_int_eq(f.num_loads, f.num_unloads);
+  ck_assert_int_eq(kiln_plan_load(ctx, NULL, &plan), KILN_INVALID_ARGUMENT);
+  ck_assert_ptr_null(plan);
   ck_assert_int_eq(kiln_source_generate(ctx, &spec, NULL, 8, &source), KILN_INVALID_ARGUMENT);
   ck_assert_ptr_null(source);
   fake_context_destroy(ctx);
+}
+END_TEST
+
+/* Neither kernels nor notes nor locks, and yet what another has published is read. */
+START_TEST(a_read_only_cache_is_left_as_it_is) {
+  fake f;
+  fixture files;
+  kiln_plan *plan;
+  char remove[320];
+  kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+  kiln_attn_spec spec = spec_64();
+  fixture_create(&files);
+  kiln_context *ctx = fake_context(&f, fixture_path(&files, "cache"));
+  f.compiler_key = f.stamp = "a key";
+  for (int i = 0; i < 4; i++) {
+    ctx->cache.read_only = i != 2;
+    ck_assert_int_eq(kiln_plan_create(ctx, &spec, NULL, NULL, &plan), KILN_OK);
+    kiln_plan_destroy(plan);
+    ck_assert_int_eq(f.num_compiles, i < 3 ? i + 1 : 3);
+    ck_assert_int_eq(fixture_count(&files), i < 2 ? 0 : 1);
+  }
+  fake_context_destroy(ctx);
+  for (options.cache_read_only = 0; options.cache_read_only < 2; options.cache_read_only++) {
+    ck_assert_int_eq(kiln_context_create(KILN_DEVICE_NONE, &options, &ctx), KILN_OK);
+    ck_assert_int_eq(ctx->cache.read_only, options.cache_read_only);
+    kiln_context_destroy(ctx);
+  }
+  snprintf(remove, sizeof remove, "rm -r '%s'", files.folder);
+  ck_assert_int_eq(system(remove), 0);
 }
 END_TEST
 
@@ -349,6 +391,7 @@ Suite *suite_plan(void) {
   tcase_add_test(tests, a_plan_from_spec_to_launch);
   tcase_add_test(tests, an_explicit_tile_is_named);
   tcase_add_test(tests, step_by_step);
+  tcase_add_test(tests, a_read_only_cache_is_left_as_it_is);
   tcase_add_test(tests, refusals_come_before_the_compiler);
   tcase_add_loop_test(tests, which_arch_runs_where, 0, (int)(sizeof matches / sizeof matches[0]));
   tcase_add_test(tests, failures_leave_nothing);
