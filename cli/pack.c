@@ -16,6 +16,7 @@ static const kiln__flag flags[] = {
     {"--dry-run", NULL, "build: count, size and time, by estimate; nothing is compiled"},
     {"--manifest", "FILE", "build: the kernels that a Lua file lists (docs/pack.md)"},
     {"--from", "FILE", "build: the kernels of these problems, as KILN_RECORD writes them"},
+    {"--sources", NULL, "build: also each kernel's text, which extract then writes as .cu"},
     {"--max-size", "N", "build: refuse a larger pack as soon as it is known (5M, 800K)"},
     {"--key", "KEY", "verify: public key, 64 hex digits or a file; sign: file of the secret key"},
     {"--json", NULL, "one object a line"},
@@ -116,13 +117,14 @@ static kiln_status run_ls(kiln_context *ctx, const kiln__args *args) {
 static kiln_status print_pack(const kiln__args *args, const kiln_pack *pack, const char *path) {
   const kiln_pack_info info = info_of(pack);
   if (kiln__args_has(args, "--json"))
-    return kiln__print_json(json_pack("{s:s, s:I, s:I, s:s, s:s, s:s?}", "path", path, "kernels",
-                                      (json_int_t)info.num_kernels, "bytes", (json_int_t)info.bytes,
-                                      "kiln", info.kiln, "root", info.root, "public_key",
-                                      info.public_key));
-  printf("%s: %lld kernels of Kiln %s, %.2f MB, whole\nroot %s\n%s%s\n", path,
-         (long long)info.num_kernels, info.kiln, (double)info.bytes / 1e6, info.root,
-         info.public_key ? "signed by " : "not signed", info.public_key ? info.public_key : "");
+    return kiln__print_json(json_pack("{s:s, s:I, s:I, s:b, s:s, s:s, s:s?}", "path", path,
+                                      "kernels", (json_int_t)info.num_kernels, "bytes",
+                                      (json_int_t)info.bytes, "sources", info.has_sources, "kiln",
+                                      info.kiln, "root", info.root, "public_key", info.public_key));
+  printf("%s: %lld kernels of Kiln %s%s, %.2f MB, whole\nroot %s\n%s%s\n", path,
+         (long long)info.num_kernels, info.kiln, info.has_sources ? " with their sources" : "",
+         (double)info.bytes / 1e6, info.root, info.public_key ? "signed by " : "not signed",
+         info.public_key ? info.public_key : "");
   return KILN_OK;
 }
 
@@ -278,6 +280,8 @@ static kiln_status extract_one(const kiln__args *args, const char *folder,
   kiln_status status = write_one(folder, stem.text, ".cubin", kernel->image, kernel->image_bytes);
   if (status == KILN_OK)
     status = write_one(folder, stem.text, ".record.json", kernel->record, strlen(kernel->record));
+  if (status == KILN_OK && kernel->source)
+    status = write_one(folder, stem.text, ".cu", kernel->source, kernel->source_bytes);
   return status == KILN_OK ? print_kernel(args, kernel) : status;
 }
 
@@ -375,8 +379,8 @@ static const struct command {
   kiln_status (*run)(kiln_context *ctx, const kiln__args *args);
 } commands[] = {
     {"build",
-     "build SELECTION|--manifest FILE|--from FILE [-o FILE] [--dry-run] [--max-size N]",
-     {"-o", "--manifest", "--from", "--dry-run", "--max-size"},
+     "build SELECTION|--manifest FILE|--from FILE [-o FILE] [--sources] [--dry-run] [--max-size N]",
+     {"-o", "--manifest", "--from", "--sources", "--dry-run", "--max-size"},
      {1, 1},
      true,
      kiln__pack_build},

@@ -31,6 +31,8 @@ typedef struct build {
   kiln_status status;
   char *error; /* of a failure; NULL = none */
   kiln_binary *binary;
+  kiln_source *source; /* where it is packed */
+  size_t source_bytes;
   bool is_default;
 } build;
 
@@ -44,6 +46,7 @@ typedef struct session {
   double bytes, seconds, largest;
   int64_t largest_at; /* the variant */
   int64_t at_hand, compiled;
+  bool with_sources;
 } session;
 
 /* "5M": decimal, as sizes are printed. */
@@ -62,9 +65,10 @@ static kiln_status read_limit(const kiln__args *args, int64_t *limit) {
 
 /* ---- sizes ---- */
 
-static void count_bytes(session *s, int64_t index, double image_bytes) {
+static void count_bytes(session *s, int64_t index, double image_bytes, size_t source_bytes) {
   double pages = (image_bytes + PAGE - 1) / PAGE;
   s->bytes += (double)(int64_t)pages * PAGE + ENTRY_BYTES;
+  if (s->with_sources) s->bytes += (double)source_bytes;
   if (image_bytes <= s->largest) return;
   s->largest = image_bytes;
   s->largest_at = index;
@@ -99,11 +103,16 @@ static void build_one(void *user, int64_t index) {
   b->status = kiln_source_generate(s->ctx, &variant->spec, &variant->tile, 0, &source);
   if (b->status == KILN_OK) b->status = kiln_binary_compile(s->ctx, source, &b->binary);
   if (b->status != KILN_OK) b->error = strdup(kiln_last_error(s->ctx));
-  kiln_source_destroy(source);
+  if (source) kiln_source_text(source, &b->source_bytes);
+  if (s->with_sources)
+    b->source = source;
+  else
+    kiln_source_destroy(source);
 }
 
 static void build_destroy(build *b) {
   kiln_binary_destroy(b->binary);
+  kiln_source_destroy(b->source);
   free(b->error);
   *b = (build){0};
 }
@@ -119,9 +128,11 @@ static kiln_status add_one(session *s, int64_t index) {
   kiln_binary_get_info(b->binary, &info);
   kiln_binary_image(b->binary, &image_bytes);
   s->compiled += !info.from_cache;
-  count_bytes(s, index, (double)image_bytes);
-  kiln_status status =
-      kiln_pack_writer_add(s->writer, b->binary, b->is_default ? KILN_PACK_DEFAULT : 0);
+  count_bytes(s, index, (double)image_bytes, b->source_bytes);
+  const unsigned mark = b->is_default ? KILN_PACK_DEFAULT : 0;
+  kiln_status status = s->with_sources
+                           ? kiln_pack_writer_add_source(s->writer, b->binary, b->source, mark)
+                           : kiln_pack_writer_add(s->writer, b->binary, mark);
   return status == KILN_OK ? check_limit(s, s->bytes) : kiln__fail_context(s->ctx, status);
 }
 
@@ -196,16 +207,19 @@ static kiln_status write_pack(session *s) {
 /* ---- without compiling ---- */
 
 /* Whether the cache holds the kernel, and its exact size; compiling is off in this context. */
-static bool weigh_cached(session *s, int64_t index) {
+static bool weigh_cached(session *s, int64_t index, size_t *source_bytes) {
   const kiln__variant *variant = &s->selection.variants[index];
   kiln_source *source = NULL;
   kiln_binary *binary = NULL;
   size_t bytes = 0;
   kiln_status status = kiln_source_generate(s->ctx, &variant->spec, &variant->tile, 0, &source);
-  if (status == KILN_OK) status = kiln_binary_compile(s->ctx, source, &binary);
+  if (status == KILN_OK) {
+    kiln_source_text(source, source_bytes);
+    status = kiln_binary_compile(s->ctx, source, &binary);
+  }
   if (status == KILN_OK) {
     kiln_binary_image(binary, &bytes);
-    count_bytes(s, index, (double)bytes);
+    count_bytes(s, index, (double)bytes, *source_bytes);
     s->at_hand++;
   }
   kiln_binary_destroy(binary);
@@ -213,13 +227,13 @@ static bool weigh_cached(session *s, int64_t index) {
   return status == KILN_OK;
 }
 
-static void estimate_one(session *s, int64_t index) {
+static void estimate_one(session *s, int64_t index, size_t source_bytes) {
   const kiln_attn_spec *spec = &s->selection.variants[index].spec;
   const char *algorithm = kiln__algorithm_name(spec->algorithm);
   for (size_t i = 0; i < sizeof estimates / sizeof estimates[0]; i++) {
     if (estimates[i].arch[0] && strcmp(estimates[i].arch, spec->arch) != 0) continue;
     if (strcmp(estimates[i].algorithm, algorithm) != 0) continue;
-    count_bytes(s, index, estimates[i].bytes);
+    count_bytes(s, index, estimates[i].bytes, source_bytes);
     s->seconds += estimates[i].seconds;
     return;
   }
@@ -230,7 +244,8 @@ static kiln_status dry_run(session *s) {
   const int64_t count = s->selection.count;
   kiln__progress_start(&progress, "looking", count);
   for (int64_t i = 0; i < count; i++) {
-    if (!weigh_cached(s, i)) estimate_one(s, i);
+    size_t source_bytes = 0;
+    if (!weigh_cached(s, i, &source_bytes)) estimate_one(s, i, source_bytes);
     kiln__progress_step(&progress);
   }
   kiln__progress_clear(&progress);
@@ -252,7 +267,7 @@ static kiln_status dry_run(session *s) {
 /* ---- the command ---- */
 
 kiln_status kiln__pack_build(kiln_context *ctx, const kiln__args *args) {
-  session s = {.ctx = ctx, .args = args};
+  session s = {.ctx = ctx, .args = args, .with_sources = kiln__args_has(args, "--sources")};
   kiln_status status = read_limit(args, &s.limit);
   if (status != KILN_OK) return status;
   status = kiln__pack_select(ctx, args, &s.selection);

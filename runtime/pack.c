@@ -139,6 +139,7 @@ void kiln_pack_get_info(const kiln_pack *pack, kiln_pack_info *info) {
       .public_key = pack->public_key[0] ? pack->public_key : NULL,
       .bytes = (int64_t)pack->size,
       .num_kernels = pack->count,
+      .has_sources = pack->count > 0 && pack->rows[0].source,
   };
   kiln__info_copy(info, &whole, sizeof whole);
 }
@@ -158,6 +159,8 @@ kiln_status kiln_pack_get_kernel(const kiln_pack *pack, int64_t index, kiln_pack
       .sha256 = row->sha256,
       .image = row->image,
       .image_bytes = row->image_bytes,
+      .source = row->source,
+      .source_bytes = row->source_bytes,
   };
   kiln__info_copy(kernel, &whole, sizeof whole);
   return KILN_OK;

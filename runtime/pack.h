@@ -22,7 +22,8 @@
 #define KILN__PACK_ALIGN    4096 /* of sections and images, and the bytes of the header */
 #define KILN__PACK_MANIFEST 1    /* kinds of sections */
 #define KILN__PACK_IMAGES   2
-#define KILN__PACK_SECTIONS 2
+#define KILN__PACK_SOURCES  3
+#define KILN__PACK_SECTIONS 2 /* one more where the pack holds sources */
 
 /* Offsets in the header. Numbers are little-endian. */
 #define KILN__PACK_AT_VERSION   8  /* u32 */
@@ -52,6 +53,8 @@ typedef struct kiln__pack_row {
   char *record_text, *identity_text;          /* canonical JSON */
   const unsigned char *image;
   size_t image_bytes;
+  const char *source; /* text, not terminated; NULL = the pack holds none */
+  size_t source_bytes;
   int is_default;
 } kiln__pack_row;
 
@@ -81,6 +84,8 @@ const char *kiln__pack_name(const kiln_pack *pack); /* for a sentence: its path 
 kiln_pack *kiln__pack_hold(kiln_pack *pack);        /* one more reference */
 /* Compares a digest in hex with that of bytes. */
 int kiln__pack_digest_is(const char *sha256, const void *bytes, size_t size);
+/* Whether the text below a source's header is that of this source id. */
+int kiln__pack_is_source(const char *source_id, const char *text, size_t length);
 int kiln__pack_same_spec(const kiln_attn_spec *a, const kiln_attn_spec *b);
 
 #endif

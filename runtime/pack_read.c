@@ -20,7 +20,7 @@ typedef struct section {
 typedef struct reader {
   kiln_pack *pack;
   kiln__text *error;
-  section manifest, images;
+  section manifest, images, sources; /* sources.bytes 0 = there is none */
 } reader;
 
 const char *kiln__pack_name(const kiln_pack *pack) {
@@ -69,6 +69,13 @@ int kiln__pack_digest_is(const char *sha256, const void *bytes, size_t size) {
   crypto_hash_sha256(digest, bytes, size);
   sodium_bin2hex(hex, sizeof hex, digest, sizeof digest);
   return strcmp(hex, sha256) == 0;
+}
+
+/* The header ends with the first empty line, which the source id covers. */
+int kiln__pack_is_source(const char *source_id, const char *text, size_t length) {
+  const char *header_end = memmem(text, length, "\n\n", 2);
+  if (!header_end) return 0;
+  return kiln__pack_digest_is(source_id, header_end + 1, length - (size_t)(header_end + 1 - text));
 }
 
 int kiln__pack_same_spec(const kiln_attn_spec *a, const kiln_attn_spec *b) {
@@ -137,20 +144,30 @@ static int read_section(const reader *r, int index, uint32_t kind, section *s) {
          s->bytes <= r->pack->size - s->offset;
 }
 
+static uint64_t end_of(const section *s) { return s->offset + s->bytes; }
+
+/* The last section ends with the file. */
+static int sections_follow(const reader *r, int has_sources) {
+  const section *last = has_sources ? &r->sources : &r->images;
+  return r->manifest.offset == KILN__PACK_ALIGN && r->manifest.bytes <= KILN__PACK_MANIFEST_LIMIT &&
+         r->images.offset == kiln__pack_align(end_of(&r->manifest)) &&
+         (!has_sources || r->sources.offset == kiln__pack_align(end_of(&r->images))) &&
+         last->bytes == r->pack->size - last->offset;
+}
+
 static kiln_status read_table(reader *r) {
-  const uint64_t end = KILN__PACK_AT_TABLE + KILN__PACK_SECTIONS * KILN__PACK_TABLE_ROW;
-  section *manifest = &r->manifest, *images = &r->images;
-  if (get_u32(r->pack->bytes + KILN__PACK_AT_COUNT) != KILN__PACK_SECTIONS ||
-      !read_section(r, 0, KILN__PACK_MANIFEST, manifest) ||
-      !read_section(r, 1, KILN__PACK_IMAGES, images))
+  const uint32_t count = get_u32(r->pack->bytes + KILN__PACK_AT_COUNT);
+  const int has_sources = count == KILN__PACK_SECTIONS + 1;
+  const uint64_t end = KILN__PACK_AT_TABLE + (uint64_t)count * KILN__PACK_TABLE_ROW;
+  if ((count != KILN__PACK_SECTIONS && !has_sources) ||
+      !read_section(r, 0, KILN__PACK_MANIFEST, &r->manifest) ||
+      !read_section(r, 1, KILN__PACK_IMAGES, &r->images) ||
+      (has_sources && !read_section(r, 2, KILN__PACK_SOURCES, &r->sources)))
     return damaged(r, "its table of sections is not that of this format");
-  if (manifest->offset != KILN__PACK_ALIGN || manifest->bytes > KILN__PACK_MANIFEST_LIMIT ||
-      images->offset != kiln__pack_align(manifest->offset + manifest->bytes) ||
-      images->bytes != r->pack->size - images->offset)
-    return damaged(r, "its sections are not where they belong");
+  if (!sections_follow(r, has_sources)) return damaged(r, "its sections are not where they belong");
   if (!is_zero(r, KILN__PACK_AT_BYTES + 8, KILN__PACK_AT_ROOT) ||
-      !is_zero(r, end, KILN__PACK_ALIGN) ||
-      !is_zero(r, manifest->offset + manifest->bytes, images->offset))
+      !is_zero(r, end, KILN__PACK_ALIGN) || !is_zero(r, end_of(&r->manifest), r->images.offset) ||
+      (has_sources && !is_zero(r, end_of(&r->images), r->sources.offset)))
     return damaged(r, "its padding is not zero");
   return KILN_OK;
 }
@@ -229,15 +246,38 @@ static const char *read_image(const reader *r, const json_t *object, kiln__pack_
                                                                      : "its padding is not zero";
 }
 
+/* Sources follow each other without padding. */
+static const char *read_source(const reader *r, const json_t *object, kiln__pack_row *row,
+                               uint64_t *at) {
+  const json_t *source = json_object_get(object, "source");
+  const json_t *offset = json_object_get(source, "offset");
+  const json_int_t size = json_integer_value(json_object_get(source, "bytes"));
+  if (!r->sources.bytes) return source ? "a kernel names a source and the pack holds none" : NULL;
+  if (!json_is_integer(offset)) return "a kernel's source lacks a member";
+  if (size < 1 || (uint64_t)size > r->sources.bytes - *at ||
+      json_integer_value(offset) != (json_int_t)*at)
+    return "a kernel's source is not where it belongs";
+  row->source = (const char *)r->pack->bytes + r->sources.offset + *at;
+  row->source_bytes = (size_t)size;
+  *at += (uint64_t)size;
+  return memchr(row->source, '\0', row->source_bytes) ? "a source is no text" : NULL;
+}
+
+/* Where the next image and the next source have to lie, in their sections. */
+typedef struct places {
+  uint64_t image, source;
+} places;
+
 static kiln_status read_row(const reader *r, const json_t *object, kiln__pack_row *row,
-                            uint64_t *at) {
+                            places *at) {
   const json_t *choice = json_object_get(object, "default");
   kiln_status status = kiln__record_read(json_object_get(object, "record"), r->error, &row->record);
   if (status != KILN_OK) return status;
   if (!json_is_boolean(choice)) return damaged(r, "a kernel does not say whether it is a default");
   row->is_default = json_is_true(choice);
   const char *why = read_identity(object, row);
-  if (!why) why = read_image(r, object, row, at);
+  if (!why) why = read_image(r, object, row, &at->image);
+  if (!why) why = read_source(r, object, row, &at->source);
   if (why) return damaged(r, why);
   row->record_text = canonical(json_object_get(object, "record"));
   row->identity_text = canonical(json_object_get(object, "identity"));
@@ -253,7 +293,7 @@ static int in_order(const kiln__pack_row *first, const kiln__pack_row *second) {
 static kiln_status read_rows(reader *r) {
   const json_t *kernels = json_object_get(r->pack->manifest, "kernels");
   const size_t count = json_array_size(kernels);
-  uint64_t at = 0;
+  places at = {0, 0};
   if (count < 1 || count > KILN__PACK_KERNEL_LIMIT)
     return damaged(r, "it holds no kernel, or too many");
   r->pack->rows = calloc(count, sizeof *r->pack->rows);
@@ -265,8 +305,9 @@ static kiln_status read_rows(reader *r) {
     if (i > 0 && !in_order(row - 1, row)) return damaged(r, "its kernels are not in order");
   }
   const kiln__pack_row *last = &r->pack->rows[count - 1];
-  if (last->image + last->image_bytes == r->pack->bytes + r->pack->size) return KILN_OK;
-  return damaged(r, "something follows its last image");
+  if (last->image + last->image_bytes != r->pack->bytes + end_of(&r->images))
+    return damaged(r, "something follows its last image");
+  return at.source == r->sources.bytes ? KILN_OK : damaged(r, "something follows its last source");
 }
 
 kiln_status kiln__pack_parse(kiln_pack *pack, kiln__text *error) {

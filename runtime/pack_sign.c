@@ -34,6 +34,11 @@ kiln_status kiln_pack_verify(kiln_context *ctx, const kiln_pack *pack,
                                 "the image of kernel %.12s in the pack %s does not have the digest "
                                 "that the manifest says: build it anew",
                                 row->kernel_id, kiln__pack_name(pack));
+    if (row->source && !kiln__pack_is_source(row->source_id, row->source, row->source_bytes))
+      return kiln__context_fail(ctx, KILN_CORRUPT,
+                                "the source of kernel %.12s in the pack %s does not have the id "
+                                "that the manifest says: build it anew",
+                                row->kernel_id, kiln__pack_name(pack));
   }
   return public_key ? kiln__pack_check_signer(ctx, pack, public_key) : KILN_OK;
 }

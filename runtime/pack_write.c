@@ -18,6 +18,8 @@ typedef struct item {
   int is_default;
   unsigned char *image;
   size_t image_bytes;
+  char *source; /* NULL = none */
+  size_t source_bytes;
 } item;
 
 struct kiln_pack_writer {
@@ -42,6 +44,7 @@ static void free_item(item *it) {
   json_decref(it->row);
   free(it->record_text);
   free(it->image);
+  free(it->source);
 }
 
 void kiln_pack_writer_destroy(kiln_pack_writer *writer) {
@@ -53,7 +56,7 @@ void kiln_pack_writer_destroy(kiln_pack_writer *writer) {
 
 /* ---- adding ---- */
 
-static int fill_item(const kiln_binary *binary, item *it) {
+static int fill_item(const kiln_binary *binary, const kiln_source *source, item *it) {
   unsigned char digest[crypto_hash_sha256_BYTES];
   char hex[KILN__ID_SIZE];
   it->spec = binary->record.spec;
@@ -70,7 +73,11 @@ static int fill_item(const kiln_binary *binary, item *it) {
                       "bytes", (json_int_t)it->image_bytes, "sha256", hex);
   if (!it->image || !it->record_text || !it->row) return -1;
   memcpy(it->image, binary->item.image, it->image_bytes);
-  return 0;
+  if (!source) return 0;
+  it->source_bytes = source->generated.length;
+  it->source = strdup(source->generated.text);
+  json_object_set_new(it->row, "source", json_pack("{s:I}", "bytes", (json_int_t)it->source_bytes));
+  return it->source ? 0 : -1;
 }
 
 static int same_tile(const kiln_tile *a, const kiln_tile *b) {
@@ -107,9 +114,8 @@ static int make_room(kiln_pack_writer *writer) {
   return 0;
 }
 
-kiln_status kiln_pack_writer_add(kiln_pack_writer *writer, const kiln_binary *binary,
-                                 unsigned flags) {
-  if (!writer || !binary) return kiln__context_null(writer ? writer->ctx : NULL);
+static kiln_status add(kiln_pack_writer *writer, const kiln_binary *binary,
+                       const kiln_source *source, unsigned flags) {
   kiln_context *ctx = writer->ctx;
   if (flags & ~KILN_PACK_DEFAULT)
     return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
@@ -122,7 +128,7 @@ kiln_status kiln_pack_writer_add(kiln_pack_writer *writer, const kiln_binary *bi
     return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
                               "another tile is already the default of this kernel's spec");
   item fresh = {0};
-  if (make_room(writer) != 0 || fill_item(binary, &fresh) != 0) {
+  if (make_room(writer) != 0 || fill_item(binary, source, &fresh) != 0) {
     free_item(&fresh);
     return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a pack");
   }
@@ -134,6 +140,25 @@ kiln_status kiln_pack_writer_add(kiln_pack_writer *writer, const kiln_binary *bi
   }
   if (flags & KILN_PACK_DEFAULT) kept->is_default = 1;
   return KILN_OK;
+}
+
+kiln_status kiln_pack_writer_add(kiln_pack_writer *writer, const kiln_binary *binary,
+                                 unsigned flags) {
+  if (!writer || !binary) return kiln__context_null(writer ? writer->ctx : NULL);
+  return add(writer, binary, NULL, flags);
+}
+
+kiln_status kiln_pack_writer_add_source(kiln_pack_writer *writer, const kiln_binary *binary,
+                                        const kiln_source *source, unsigned flags) {
+  if (!writer || !binary || !source) return kiln__context_null(writer ? writer->ctx : NULL);
+  const char *id = json_string_value(json_object_get(binary->identity, "source_id"));
+  const kiln__generated *own = &source->generated;
+  if (!id || source->is_launcher || !own->text || strcmp(id, own->source_id) != 0 ||
+      !kiln__pack_is_source(id, own->text, own->length))
+    return kiln__context_fail(writer->ctx, KILN_INVALID_ARGUMENT,
+                              "the source is not what the binary was compiled from: give the one "
+                              "that kiln_binary_compile took");
+  return add(writer, binary, source, flags);
 }
 
 /* ---- finishing ---- */
@@ -165,22 +190,38 @@ static void choose_defaults(kiln_pack_writer *writer) {
   }
 }
 
-/* Canonical JSON; also the size of the section of images. NULL without memory. */
-static char *make_manifest(const kiln_pack_writer *writer, uint64_t *images_bytes) {
+static size_t count_sources(const kiln_pack_writer *writer) {
+  size_t count = 0;
+  for (size_t i = 0; i < writer->count; i++) count += writer->items[i].source != NULL;
+  return count;
+}
+
+/* Bytes of the sections. */
+typedef struct sizes {
+  uint64_t manifest, images, sources;
+} sizes;
+
+/* Canonical JSON; also the sizes of the sections. NULL without memory. */
+static char *make_manifest(const kiln_pack_writer *writer, sizes *bytes) {
   json_t *kernels = json_array();
   uint64_t at = 0;
   for (size_t i = 0; i < writer->count; i++) {
     const item *it = &writer->items[i];
     json_object_set_new(it->row, "default", json_boolean(it->is_default));
     json_object_set_new(json_object_get(it->row, "image"), "offset", json_integer((json_int_t)at));
+    if (it->source)
+      json_object_set_new(json_object_get(it->row, "source"), "offset",
+                          json_integer((json_int_t)bytes->sources));
     json_array_append(kernels, it->row);
-    *images_bytes = at + it->image_bytes;
-    at = kiln__pack_align(*images_bytes);
+    bytes->images = at + it->image_bytes;
+    bytes->sources += it->source_bytes;
+    at = kiln__pack_align(bytes->images);
   }
   json_t *manifest = json_pack("{s:i, s:s, s:o}", "format", KILN__PACK_VERSION, "kiln",
                                KILN_VERSION, "kernels", kernels);
   char *text = manifest ? json_dumps(manifest, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
   json_decref(manifest);
+  bytes->manifest = text ? strlen(text) : 0;
   return text;
 }
 
@@ -203,29 +244,34 @@ static void put_section(unsigned char *bytes, int index, uint32_t kind, uint64_t
 
 /* The whole file; NULL without memory. */
 static unsigned char *lay_out(const kiln_pack_writer *writer, const void *manifest,
-                              size_t manifest_bytes, uint64_t images_bytes, size_t *size) {
-  const uint64_t images = kiln__pack_align(KILN__PACK_ALIGN + manifest_bytes);
-  *size = (size_t)(images + images_bytes);
+                              const sizes *length, size_t *size) {
+  const uint64_t images = kiln__pack_align(KILN__PACK_ALIGN + length->manifest);
+  const uint64_t sources = kiln__pack_align(images + length->images);
+  *size = (size_t)(length->sources ? sources + length->sources : images + length->images);
   unsigned char *bytes = calloc(1, *size);
   if (!bytes) return NULL;
   memcpy(bytes, KILN__PACK_MAGIC, sizeof KILN__PACK_MAGIC); /* the version follows, over the NUL */
   put_u32(bytes + KILN__PACK_AT_VERSION, KILN__PACK_VERSION);
-  put_u32(bytes + KILN__PACK_AT_COUNT, KILN__PACK_SECTIONS);
+  put_u32(bytes + KILN__PACK_AT_COUNT, KILN__PACK_SECTIONS + (length->sources > 0));
   put_u64(bytes + KILN__PACK_AT_BYTES, *size);
-  put_section(bytes, 0, KILN__PACK_MANIFEST, KILN__PACK_ALIGN, manifest_bytes);
-  put_section(bytes, 1, KILN__PACK_IMAGES, images, images_bytes);
-  memcpy(bytes + KILN__PACK_ALIGN, manifest, manifest_bytes);
-  uint64_t at = images;
+  put_section(bytes, 0, KILN__PACK_MANIFEST, KILN__PACK_ALIGN, length->manifest);
+  put_section(bytes, 1, KILN__PACK_IMAGES, images, length->images);
+  if (length->sources) put_section(bytes, 2, KILN__PACK_SOURCES, sources, length->sources);
+  memcpy(bytes + KILN__PACK_ALIGN, manifest, length->manifest);
+  uint64_t at = images, text_at = sources;
   for (size_t i = 0; i < writer->count; i++) {
     memcpy(bytes + at, writer->items[i].image, writer->items[i].image_bytes);
     at = kiln__pack_align(at + writer->items[i].image_bytes);
+    if (!writer->items[i].source) continue;
+    memcpy(bytes + text_at, writer->items[i].source, writer->items[i].source_bytes);
+    text_at += writer->items[i].source_bytes;
   }
   kiln__pack_root(bytes, *size, bytes + KILN__PACK_AT_ROOT);
   return bytes;
 }
 
 kiln_status kiln_pack_writer_finish(kiln_pack_writer *writer, kiln_pack **pack) {
-  uint64_t images_bytes = 0;
+  sizes length = {0, 0, 0};
   size_t size = 0;
   if (!writer || !pack) return kiln__context_null(writer ? writer->ctx : NULL);
   *pack = NULL;
@@ -233,11 +279,16 @@ kiln_status kiln_pack_writer_finish(kiln_pack_writer *writer, kiln_pack **pack) 
     return kiln__context_fail(writer->ctx, KILN_INVALID_ARGUMENT,
                               "%zu kernels were added: a pack holds 1 to %d", writer->count,
                               KILN__PACK_KERNEL_LIMIT);
+  const size_t num_sources = count_sources(writer);
+  if (num_sources != 0 && num_sources != writer->count)
+    return kiln__context_fail(writer->ctx, KILN_INVALID_ARGUMENT,
+                              "%zu of %zu kernels were added with their source: a pack holds the "
+                              "sources of all or of none",
+                              num_sources, writer->count);
   qsort(writer->items, writer->count, sizeof *writer->items, compare_items);
   choose_defaults(writer);
-  char *manifest = make_manifest(writer, &images_bytes);
-  unsigned char *bytes =
-      manifest ? lay_out(writer, manifest, strlen(manifest), images_bytes, &size) : NULL;
+  char *manifest = make_manifest(writer, &length);
+  unsigned char *bytes = manifest ? lay_out(writer, manifest, &length, &size) : NULL;
   free(manifest);
   if (bytes) return kiln__pack_adopt(writer->ctx, bytes, size, pack);
   return kiln__context_fail(writer->ctx, KILN_OUT_OF_MEMORY, "no memory is left for a pack");

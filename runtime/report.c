@@ -9,6 +9,7 @@
 
 #include "runtime/context.h"
 #include "runtime/cuda.h"
+#include "runtime/report.h"
 
 #define REPORT_LIMIT (1 << 20) /* bytes */
 
@@ -85,14 +86,14 @@ kiln_status kiln_context_report(kiln_context *ctx, const char **json) {
   if (status != KILN_OK) return status;
   char stamp[KILN__ID_SIZE];
   const char *templates = kiln__context_templates(ctx, stamp) ? stamp : NULL;
-  json_t *root =
-      json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:s?, s:s?, s:o, s:o}", "kiln", KILN_VERSION,
-                "generator", ctx->services.generator != NULL, "device", report_device(ctx),
-                "driver", report_driver(), "nvrtc", report_compiler(ctx->services.nvrtc, &ctx->env),
-                "emulator", report_compiler(ctx->services.emulator_compiler, &ctx->env), "cache",
-                report_cache(&ctx->cache), "template_dir", ctx->template_dir, "templates",
-                templates, "environment", report_environment(&ctx->env), "unknown_environment",
-                report_unknown(&ctx->env));
+  json_t *root = json_pack(
+      "{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:s?, s:o, s:o}", "kiln", KILN_VERSION,
+      "generator", ctx->services.generator != NULL, "device", report_device(ctx), "driver",
+      report_driver(), "nvrtc", report_compiler(ctx->services.nvrtc, &ctx->env), "emulator",
+      report_compiler(ctx->services.emulator_compiler, &ctx->env), "cache",
+      report_cache(&ctx->cache), "packs", kiln__report_packs(ctx), "template_dir",
+      ctx->template_dir, "templates", templates, "environment", report_environment(&ctx->env),
+      "unknown_environment", report_unknown(&ctx->env));
   char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
   json_decref(root);
   return kiln__give_json(ctx, text, json);

@@ -240,7 +240,7 @@ KILN_API kiln_status kiln_context_device(kiln_context *ctx, kiln_device_info *in
 KILN_API int kiln_device_count(void); /* CUDA devices; 0 without a driver */
 
 /* What was found on this machine, as one JSON object (driver, NVRTC, paths, permissions,
- * environment). *json belongs to the context and is valid until the next call. */
+ * packs, environment). *json belongs to the context and is valid until the next call. */
 KILN_API kiln_status kiln_context_report(kiln_context *ctx, const char **json);
 
 /* ---- spec and tile by name: what the command line and bindings use ---- */

@@ -19,6 +19,7 @@ typedef struct kiln_pack_info {
   const char *public_key; /* of the key that signed it, hex; NULL = it is not signed */
   int64_t bytes;
   int64_t num_kernels;
+  int32_t has_sources;
 } kiln_pack_info;
 
 typedef struct kiln_pack_kernel {
@@ -33,6 +34,8 @@ typedef struct kiln_pack_kernel {
   const char *sha256;   /* of the image */
   const void *image;    /* cubin */
   size_t image_bytes;
+  const char *source; /* its text, not terminated; NULL where the pack holds no sources */
+  size_t source_bytes;
 } kiln_pack_kernel;
 
 /* Opens and checks a pack: every size and offset, every byte of padding, the root hash, and, where
@@ -53,8 +56,8 @@ KILN_API kiln_status kiln_pack_get_kernel(const kiln_pack *pack, int64_t index,
                                           kiln_pack_kernel *kernel);
 KILN_API const void *kiln_pack_bytes(const kiln_pack *pack, size_t *size);
 
-/* Checks the digest of every image too, and, where public_key is not NULL, that its owner signed
- * the pack. Errors: CORRUPT, BAD_SIGNATURE. */
+/* Checks the digest of every image and the id of every source too, and, where public_key is not
+ * NULL, that its owner signed the pack. Errors: CORRUPT, BAD_SIGNATURE. */
 KILN_API kiln_status kiln_pack_verify(kiln_context *ctx, const kiln_pack *pack,
                                       const unsigned char *public_key);
 
@@ -75,7 +78,12 @@ KILN_API kiln_status kiln_pack_writer_create(kiln_context *ctx, kiln_pack_writer
  * default. */
 KILN_API kiln_status kiln_pack_writer_add(kiln_pack_writer *writer, const kiln_binary *binary,
                                           unsigned flags);
-/* Errors: INVALID_ARGUMENT for no kernel. */
+/* The same, and the text that the binary was compiled from is kept beside it: for reading, nothing
+ * that runs needs it. INVALID_ARGUMENT for the source of another kernel. */
+KILN_API kiln_status kiln_pack_writer_add_source(kiln_pack_writer *writer,
+                                                 const kiln_binary *binary,
+                                                 const kiln_source *source, unsigned flags);
+/* Errors: INVALID_ARGUMENT for no kernel, and where some have a source and some have none. */
 KILN_API kiln_status kiln_pack_writer_finish(kiln_pack_writer *writer, kiln_pack **pack);
 KILN_API void kiln_pack_writer_destroy(kiln_pack_writer *writer);
 

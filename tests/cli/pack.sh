@@ -143,6 +143,45 @@ refuses 18 "the key $work/none cannot be opened (No such file or directory)" \
   pack sign "$work/one/h.pack" --key "$work/none"
 works pack diff "$a" "$work/one/s.pack"
 
+# ---- sources ----
+# shellcheck disable=SC2086
+works pack build $spec --sources -o "$work/sources.pack" --json
+figures bytes "$(stat -c %s "$work/sources.pack")"
+works pack verify "$work/sources.pack" --json
+figures sources true
+works pack verify "$a" --json
+figures sources false
+# shellcheck disable=SC2086
+works pack build $spec --sources --dry-run --json
+size=$(stat -c %s "$work/sources.pack")
+holds "with sources the estimate $(field estimated_bytes) of $size is within 2 %" \
+  [ "$(($(field estimated_bytes | cut -d. -f1) * 50 / size))" = 50 ]
+works pack extract "$work/sources.pack" -o "$work/with"
+for source in "$work"/whole/*.cu; do
+  holds "the source of ${source##*/} is compile's" cmp "$source" "$work/with/${source##*/}"
+done
+holds "two kernels, three files each: $(ls "$work/with")" [ "$(ls "$work/with" | wc -l)" = 6 ]
+rm "$work"/with/*.cu
+holds "the rest is as without" diff -r "$work/with" "$work/parts"
+works pack diff "$a" "$work/sources.pack"
+holds "sources make no difference" grep -qx "both hold the same kernels" "$work/stdout"
+
+# ---- doctor ----
+KILN_PACK_PATH="$a::$work/one/s.pack:$work/sources.pack:$work/none" works doctor --device none \
+  --json
+figures readable true true true false
+figures kernels 2 2 2 0
+figures sources false false true false
+holds "the archs" [ "$(grep -o '"archs":"sm_80,sm_90a"' "$work/stdout" | wc -l)" = 3 ]
+holds "who signed" grep -qE "\"signed_by\":\"[0-9a-f]{64}\"" "$work/stdout"
+holds "what is wrong" grep -qF "\"problem\":\"the pack $work/none cannot be opened: No such file or \
+directory\"" "$work/stdout"
+KILN_PACK_PATH=$work/one/c.pack STUB_H200=1 LD_LIBRARY_PATH=$build/tests/stub works doctor
+holds "a pack of another device" grep -qF "none of its kernels runs on this device: build it with \
+--arch sm_90a" "$work/stdout"
+works doctor --device none
+holds "no pack, no row" grep -qx "packs: none" "$work/stdout"
+
 # ---- damage ----
 cp "$work/one/s.pack" "$work/bad.pack"
 printf '\377' | dd of="$work/bad.pack" bs=1 seek=9000 conv=notrunc 2>"$work/stderr"

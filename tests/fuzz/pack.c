@@ -5,7 +5,7 @@
  *   's'          the length and the root hash
  *   'm' FLAGS    the rest is the manifest alone: the pack around it is made, with images and, by
  *                the bits of FLAGS, the kernels' ids (1), the images' places and digests (2), the
- *                order of the kernels (4) */
+ *                order of the kernels (4), the sources (8) */
 #include "fuzz.h"
 
 #include <jansson.h>
@@ -16,7 +16,10 @@
 #include "runtime/identity.h"
 #include "runtime/pack.h"
 
-enum { IDS = 1, IMAGES = 2, ORDER = 4, IMAGE_BYTES = 100, KERNELS_MAX = 8 };
+enum { IDS = 1, IMAGES = 2, ORDER = 4, SOURCES = 8, IMAGE_BYTES = 100, KERNELS_MAX = 8 };
+
+static const char source[] = "// x\n\nint x;\n"; /* of every kernel */
+enum { SOURCE_BYTES = sizeof source - 1 };
 
 static void put_u64(unsigned char *at, uint64_t value) {
   for (int i = 0; i < 8; i++) at[i] = (unsigned char)(value >> (8 * i));
@@ -41,6 +44,10 @@ static void repair_kernel(json_t *kernel, size_t index, unsigned flags) {
   const json_t *identity = json_object_get(kernel, "identity");
   if ((flags & IDS) && json_is_object(identity) && kiln__identity_digest(identity, id) == 0)
     json_object_set_new(kernel, "kernel_id", json_string(id));
+  if ((flags & SOURCES) && json_is_object(kernel))
+    json_object_set_new(
+        kernel, "source",
+        json_pack("{s:i, s:i}", "offset", (int)(index * SOURCE_BYTES), "bytes", (int)SOURCE_BYTES));
   if (!(flags & IMAGES) || !json_is_object(kernel)) return;
   make_image(image);
   crypto_hash_sha256(digest, image, sizeof image);
@@ -69,31 +76,40 @@ static void repair(json_t *manifest, unsigned flags) {
   json_t *kernels = json_object_get(manifest, "kernels");
   if (!json_is_array(kernels)) return;
   for (size_t i = 0; i < json_array_size(kernels); i++)
-    repair_kernel(json_array_get(kernels, i), i, flags & ~(unsigned)IMAGES);
+    repair_kernel(json_array_get(kernels, i), i, flags & IDS);
   if (flags & ORDER) json_object_set_new(manifest, "kernels", sorted(kernels));
   kernels = json_object_get(manifest, "kernels");
   for (size_t i = 0; i < json_array_size(kernels); i++)
-    repair_kernel(json_array_get(kernels, i), i, flags & IMAGES);
+    repair_kernel(json_array_get(kernels, i), i, flags & (IMAGES | SOURCES));
 }
 
-/* A sealed pack with this manifest and an image for each kernel. */
-static unsigned char *assemble(const char *text, size_t count, size_t *size) {
+static void put_row(unsigned char *bytes, int index, unsigned char kind, size_t offset,
+                    size_t size) {
+  unsigned char *row = bytes + KILN__PACK_AT_TABLE + index * KILN__PACK_TABLE_ROW;
+  row[0] = kind;
+  put_u64(row + 8, offset);
+  put_u64(row + 16, size);
+}
+
+/* A sealed pack with this manifest and an image for each kernel, and a source. */
+static unsigned char *assemble(const char *text, size_t count, int has_sources, size_t *size) {
   const size_t length = strlen(text);
   const size_t images = (size_t)kiln__pack_align(KILN__PACK_ALIGN + length);
-  *size = images + (count - 1) * KILN__PACK_ALIGN + IMAGE_BYTES;
-  unsigned char *bytes = calloc(1, *size), *row = bytes + KILN__PACK_AT_TABLE;
+  const size_t images_bytes = (count - 1) * KILN__PACK_ALIGN + IMAGE_BYTES;
+  const size_t sources = (size_t)kiln__pack_align(images + images_bytes);
+  *size = has_sources ? sources + count * SOURCE_BYTES : images + images_bytes;
+  unsigned char *bytes = calloc(1, *size);
   memcpy(bytes, KILN__PACK_MAGIC, 8);
   bytes[KILN__PACK_AT_VERSION] = KILN__PACK_VERSION;
-  bytes[KILN__PACK_AT_COUNT] = KILN__PACK_SECTIONS;
-  row[0] = KILN__PACK_MANIFEST;
-  put_u64(row + 8, KILN__PACK_ALIGN);
-  put_u64(row + 16, length);
-  row += KILN__PACK_TABLE_ROW;
-  row[0] = KILN__PACK_IMAGES;
-  put_u64(row + 8, images);
-  put_u64(row + 16, *size - images);
+  bytes[KILN__PACK_AT_COUNT] = (unsigned char)(KILN__PACK_SECTIONS + has_sources);
+  put_row(bytes, 0, KILN__PACK_MANIFEST, KILN__PACK_ALIGN, length);
+  put_row(bytes, 1, KILN__PACK_IMAGES, images, images_bytes);
+  if (has_sources) put_row(bytes, 2, KILN__PACK_SOURCES, sources, count * SOURCE_BYTES);
   memcpy(bytes + KILN__PACK_ALIGN, text, length);
-  for (size_t i = 0; i < count; i++) make_image(bytes + images + i * KILN__PACK_ALIGN);
+  for (size_t i = 0; i < count; i++) {
+    make_image(bytes + images + i * KILN__PACK_ALIGN);
+    if (has_sources) memcpy(bytes + sources + i * SOURCE_BYTES, source, SOURCE_BYTES);
+  }
   seal(bytes, *size);
   return bytes;
 }
@@ -107,7 +123,8 @@ static unsigned char *around_manifest(const char *text, size_t length, unsigned 
   if (count < 1) count = 1;
   if (manifest && count <= KERNELS_MAX) {
     char *again = json_dumps(manifest, JSON_COMPACT | JSON_SORT_KEYS);
-    if (again) bytes = assemble(again, count, size);
+    const json_t *first = json_array_get(json_object_get(manifest, "kernels"), 0);
+    if (again) bytes = assemble(again, count, json_object_get(first, "source") != NULL, size);
     free(again);
   }
   json_decref(manifest);

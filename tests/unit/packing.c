@@ -2,6 +2,7 @@
 #include "packing.h"
 
 #include <check.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,14 +32,29 @@ static char *make_record(const char *arch, int head_dim, int block_m) {
   return text;
 }
 
+kiln_source *packing_source(int head_dim, int block_m) {
+  char text[128];
+  unsigned char digest[crypto_hash_sha256_BYTES];
+  kiln_source *source = calloc(1, sizeof *source);
+  ck_assert_ptr_nonnull(source);
+  snprintf(text, sizeof text, "// head_dim %d\n\nvoid kernel_%d_%d(void);\n", head_dim, head_dim,
+           block_m);
+  source->generated.text = strdup(text);
+  source->generated.length = strlen(text);
+  const char *body = strstr(text, "\n\n") + 1;
+  crypto_hash_sha256(digest, (const unsigned char *)body, strlen(body));
+  sodium_bin2hex(source->generated.source_id, KILN__ID_SIZE, digest, sizeof digest);
+  return source;
+}
+
 kiln_binary *packing_binary(const char *arch, int head_dim, int block_m) {
   static const char *const options[] = {"--fake"};
   const kiln__compiler_identity compiler = {"fake 1.0", options, 1};
-  char source_id[KILN__ID_SIZE];
+  kiln_source *source = packing_source(head_dim, block_m);
   kiln_binary *binary = calloc(1, sizeof *binary);
   ck_assert_ptr_nonnull(binary);
-  snprintf(source_id, sizeof source_id, "%032d%032d", head_dim, block_m);
-  binary->identity = kiln__identity_make(source_id, arch, "forward.1", &compiler);
+  binary->identity = kiln__identity_make(source->generated.source_id, arch, "forward.1", &compiler);
+  kiln_source_destroy(source);
   ck_assert_int_eq(kiln__identity_digest(binary->identity, binary->kernel_id), 0);
   binary->item.image = make_image(head_dim + block_m);
   binary->item.image_size = PACKING_IMAGE;
@@ -47,19 +63,30 @@ kiln_binary *packing_binary(const char *arch, int head_dim, int block_m) {
   return binary;
 }
 
-kiln_pack *packing_pack(kiln_context *ctx, int count) {
+static kiln_pack *make_pack(kiln_context *ctx, int count, int with_sources) {
   kiln_pack_writer *writer;
   kiln_pack *pack;
   ck_assert_int_eq(kiln_pack_writer_create(ctx, &writer), KILN_OK);
   for (int i = 0; i < count; i++) {
     kiln_binary *binary = packing_binary("sm_90a", 64 + 8 * i, 128);
-    ck_assert_int_eq(kiln_pack_writer_add(writer, binary, KILN_PACK_DEFAULT), KILN_OK);
+    kiln_source *source = packing_source(64 + 8 * i, 128);
+    kiln_status status =
+        with_sources ? kiln_pack_writer_add_source(writer, binary, source, KILN_PACK_DEFAULT)
+                     : kiln_pack_writer_add(writer, binary, KILN_PACK_DEFAULT);
+    ck_assert_int_eq(status, KILN_OK);
+    kiln_source_destroy(source);
     kiln_binary_destroy(binary);
   }
   kiln_status status = kiln_pack_writer_finish(writer, &pack);
   ck_assert_msg(status == KILN_OK, "%s", kiln_last_error(ctx));
   kiln_pack_writer_destroy(writer);
   return pack;
+}
+
+kiln_pack *packing_pack(kiln_context *ctx, int count) { return make_pack(ctx, count, 0); }
+
+kiln_pack *packing_pack_with_sources(kiln_context *ctx, int count) {
+  return make_pack(ctx, count, 1);
 }
 
 unsigned char *packing_copy(const kiln_pack *pack, size_t *size) {
@@ -107,6 +134,8 @@ unsigned char *packing_with_manifest(const unsigned char *bytes, size_t size, co
   put_u64(made + KILN__PACK_AT_BYTES, *new_size);
   put_u64(made + ROW(0) + 16, length);
   put_u64(made + ROW(1) + 8, images);
+  if (bytes[KILN__PACK_AT_COUNT] > KILN__PACK_SECTIONS)
+    put_u64(made + ROW(2) + 8, get_u64(bytes + ROW(2) + 8) - old_images + images);
   packing_reroot(made, *new_size);
   return made;
 }

@@ -13,8 +13,11 @@
 
 /* A kernel of fake_record with another arch, head_dim and block_m. kiln_binary_destroy ends it. */
 kiln_binary *packing_binary(const char *arch, int head_dim, int block_m);
-/* A pack of `count` kernels for sm_90a, head_dim 64, 72, ... */
+/* What it was compiled from. kiln_source_destroy ends it. */
+kiln_source *packing_source(int head_dim, int block_m);
+/* A pack of `count` kernels for sm_90a, head_dim 64, 72, ..., without and with their sources. */
 kiln_pack *packing_pack(kiln_context *ctx, int count);
+kiln_pack *packing_pack_with_sources(kiln_context *ctx, int count);
 /* Its bytes, malloc'd, to be changed. */
 unsigned char *packing_copy(const kiln_pack *pack, size_t *size);
 void packing_reroot(unsigned char *bytes, size_t size); /* the root hash of what is there now */

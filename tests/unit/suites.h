@@ -34,6 +34,7 @@
   X(compiler)               \
   X(rendering)              \
   X(pack)                   \
+  X(pack_sources)           \
   X(packs)                  \
   X(ladder)                 \
   X(driver)                 \
