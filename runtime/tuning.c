@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/objects.h"
 
@@ -13,6 +14,15 @@ static kiln_status refuse_empty(kiln_context *ctx) {
                             "this library holds no tuner: link libkiln in place of libkiln_rt");
 }
 
+/* On a new machine a tuning may be the first that wants the cache's directory: where the user's own
+ * records lie, if not elsewhere. */
+static void make_place(kiln_context *ctx, const char *records) {
+  const char *place = ctx->cache.dir;
+  if (!place || !records || strncmp(records, place, strlen(place)) != 0) return;
+  const int dir = kiln__cache_open_dir(&ctx->cache, ".", 1);
+  if (dir >= 0) close(dir);
+}
+
 /* What the context keeps is made at the first tuning. */
 kiln_status kiln__tuner_run(kiln_context *ctx, const kiln_attn_spec *spec,
                             const kiln_attn_args *shape, const kiln_tune_options *options,
@@ -21,6 +31,7 @@ kiln_status kiln__tuner_run(kiln_context *ctx, const kiln_attn_spec *spec,
   const kiln__tuner_ops *ops = ctx->services.tuner;
   const char *cache_dir = ctx->cache.dir ? ctx->cache.dir : "";
   kiln_status status = KILN_OUT_OF_MEMORY;
+  make_place(ctx, options->records);
   pthread_mutex_lock(&ctx->tuner_lock);
   if (!ctx->tuner)
     ctx->tuner = ops->open(ctx->device_id, ctx->template_dir, cache_dir, ctx->compile_off);

@@ -44,6 +44,12 @@ works $tune --json
 holds "a finished tuning starts no measurer" [ "$(logged start)" = 1 ]
 holds "it comes from the records" [ "$(value from_records)" = true ]
 
+fresh
+# shellcheck disable=SC2086
+KILN_CACHE_DIR=$work/new/cache works tune $problem
+holds "a new machine has records afterwards" [ -s "$work/new/cache/tuning.jsonl" ]
+holds "for its user alone" [ "$(stat -c %a "$work/new/cache")" = 700 ]
+
 # ---- where it is found ----
 cc -std=c11 -Wall -Wextra -Werror -Iinclude tests/data/tuner.c -o "$work/engine" \
   "$work/tree/lib/libkiln.so.0" "-Wl,-rpath,$work/tree/lib" || fail "the engine does not build"
