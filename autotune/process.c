@@ -18,8 +18,6 @@
 
 #define REAP_MS 5000 /* a process that the kernel does not let go is left to init */
 
-extern char **environ;
-
 /* ---- the place ---- */
 
 /* Of the library or program that holds this function; malloc'd. */
@@ -40,8 +38,8 @@ static char *own_object(int *is_program) {
 char *kiln__process_place(void) {
   int is_program = 0;
   char *object = own_object(&is_program), *place = NULL;
-  const char *const relative[] = {is_program ? KILN_MEASURE_FROM_BIN : KILN_MEASURE_FROM_LIB,
-                                  "../libexec/kiln/kiln-measure"};
+  static const char *const installed[] = {KILN_MEASURE_FROM_LIB, KILN_MEASURE_FROM_BIN};
+  const char *const relative[] = {installed[is_program], "../libexec/kiln/kiln-measure"};
   char *slash = object ? strrchr(object, '/') : NULL;
   if (slash) slash[1] = '\0';
   for (int i = 0; slash && i < 2; i++) {
