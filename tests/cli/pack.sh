@@ -174,8 +174,8 @@ figures kernels 2 2 2 0
 figures sources false false true false
 holds "the archs" [ "$(grep -o '"archs":"sm_80,sm_90a"' "$work/stdout" | wc -l)" = 3 ]
 holds "who signed" grep -qE "\"signed_by\":\"[0-9a-f]{64}\"" "$work/stdout"
-holds "what is wrong" grep -qF "\"problem\":\"the pack $work/none cannot be opened: No such file or \
-directory\"" "$work/stdout"
+holds "what is wrong" grep -qF "\"problem\":\"the pack $work/none cannot be opened: No such \
+file or directory\"" "$work/stdout"
 KILN_PACK_PATH=$work/one/c.pack STUB_H200=1 LD_LIBRARY_PATH=$build/tests/stub works doctor
 holds "a pack of another device" grep -qF "none of its kernels runs on this device: build it with \
 --arch sm_90a" "$work/stdout"

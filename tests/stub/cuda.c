@@ -39,8 +39,22 @@ static kiln__cu_result fault(const char *name) {
   return atoi(fails + length);
 }
 
-/* What a test outside of the process can set: one device, like an H200, with times that vary. */
+/* STUB_DEVICES="12.0 78, 8.6 20": compute capability and multiprocessors of each. */
+static void read_devices(const char *text) {
+  stub_device d = {"stub", 0, 0, 0, 101376};
+  int length = 0;
+  while (stub.num_devices < STUB_MAX_DEVICES &&
+         sscanf(text, "%d.%d %d%n", &d.major, &d.minor, &d.num_sms, &length) == 3) {
+    d.shared_bytes_block = d.major == 9 ? 232448 : 101376;
+    stub.devices[stub.num_devices++] = d;
+    text += length + strspn(text + length, ", ");
+  }
+}
+
+/* What a test outside of the process can set: such devices, or one like an H200, with times that
+ * vary. */
 __attribute__((constructor)) static void read_environment(void) {
+  if (getenv("STUB_DEVICES")) read_devices(getenv("STUB_DEVICES"));
   if (!getenv("STUB_H200")) return;
   stub.num_devices = 1;
   stub.times_vary = 1;
@@ -309,9 +323,10 @@ kiln__cu_result cuFuncGetAttribute(int *value, int attribute, void *function) {
 }
 
 kiln__cu_result cuFuncSetAttribute(void *function, int attribute, int value) {
-  int most = stub.devices[0].shared_bytes_block;
+  const stub_device *d = &stub.devices[(char *)this_thread()->current - contexts];
   if (log_file()) fprintf(log_file(), "set %s %d %d\n", (char *)function, attribute, value);
-  return attribute == KILN__CU_FUNC_DYNAMIC_BYTES && value > most ? INVALID_VALUE : 0;
+  return attribute == KILN__CU_FUNC_DYNAMIC_BYTES && value > d->shared_bytes_block ? INVALID_VALUE
+                                                                                   : 0;
 }
 
 kiln__cu_result cuLaunchKernelEx(const kiln__cu_launch *launch, void *function, void **params,

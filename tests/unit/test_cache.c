@@ -422,7 +422,7 @@ static int child_plan(const char *dir) {
 }
 
 START_TEST(sixteen_processes_one_compile) {
-  for (int round = 0; round < 5; round++) {
+  for (int round = 0; round < 20; round++) {
     shelf s;
     int result, compiles = 0;
     shelf_open(&s);

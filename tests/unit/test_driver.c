@@ -144,6 +144,32 @@ START_TEST(a_launch_and_what_it_leaves) {
 }
 END_TEST
 
+/* X2: as many blocks of a persistent kernel as there are multiprocessors, and never more tiles. */
+START_TEST(grids_of_any_device) {
+  static const int sms[] = {132, 78, 20, 1};
+  fake f;
+  void *memory;
+  kiln_plan *plan;
+  stub_state *stub = stub_open();
+  stub->devices[0].num_sms = sms[_i];
+  kiln_context *ctx = open_bench(&f, stub);
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  ck_assert_int_eq(kiln_memory_alloc(ctx, 4096, &memory), KILN_OK);
+  kiln_attn_args args = args_64(ctx, memory);
+  ck_assert_int_eq(kiln_plan_create(ctx, &spec, NULL, &args, &plan), KILN_OK);
+  ck_assert_int_eq(kiln_plan_run(plan, &args, NULL), KILN_OK);
+  ck_assert_uint_eq(stub->grid[0], (unsigned)sms[_i]);
+  args.batch = 1;
+  args.num_heads = args.num_heads_k = 1; /* two tiles of 128 rows */
+  kiln_attn_args_pack(&args, &(kiln_attn_spec){.head_dim = 64});
+  ck_assert_int_eq(kiln_plan_run(plan, &args, NULL), KILN_OK);
+  ck_assert_uint_eq(stub->grid[0], sms[_i] < 2 ? 1 : 2);
+  kiln_plan_destroy(plan);
+  kiln_memory_free(ctx, memory);
+  kiln_context_destroy(ctx);
+}
+END_TEST
+
 START_TEST(failures_are_named_and_leave_nothing) {
   fake f;
   void *memory;
@@ -206,6 +232,7 @@ Suite *suite_driver(void) {
   tcase_add_test(tests, versions_and_failures_at_the_start);
   tcase_add_test(tests, properties_per_device);
   tcase_add_test(tests, a_launch_and_what_it_leaves);
+  tcase_add_loop_test(tests, grids_of_any_device, 0, 4);
   tcase_add_test(tests, failures_are_named_and_leave_nothing);
   tcase_add_test(tests, the_report_names_the_devices);
   suite_add_tcase(suite, tests);

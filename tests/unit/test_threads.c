@@ -329,6 +329,58 @@ START_TEST(compiled_here_and_launched_there) {
 }
 END_TEST
 
+/* ---- D3: after a warm-up nothing is compiled or loaded ---- */
+
+enum { WARM_SPECS = 30, CALLS = 1000 };
+
+static uint32_t next_random(uint32_t *state, uint32_t below) {
+  *state = *state * 1664525u + 1013904223u;
+  return (*state >> 8) % below;
+}
+
+static kiln_attn_spec warm_spec(int index) {
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  spec.head_dim = 16 * (1 + index % 15);
+  spec.dtype = index < 15 ? KILN_DTYPE_BF16 : KILN_DTYPE_FP16;
+  return spec;
+}
+
+/* Compiled by one thread, and by two. */
+START_TEST(thirty_shapes_then_a_thousand_calls) {
+  bench b;
+  kiln_attn_spec specs[WARM_SPECS];
+  kiln_attn_args shapes[WARM_SPECS];
+  uint32_t state = 7;
+  ck_assert_int_eq(setenv("KILN_JOBS", _i ? "2" : "1", 1), 0);
+  bench_open(&b);
+  for (int i = 0; i < WARM_SPECS; i++) {
+    specs[i] = warm_spec(i);
+    shapes[i] = args_of(&b, &specs[i]);
+  }
+  ck_assert_msg(kiln_prewarm(b.ctx, specs, shapes, WARM_SPECS) == KILN_OK, "%s",
+                kiln_last_error(b.ctx));
+  const int compiles = num_compiles, loaded = b.stub->num_loaded;
+  ck_assert_int_ge(compiles, WARM_SPECS / 2);
+  ck_assert_int_eq(b.stub->num_launches, 0);
+  for (int i = 0; i < CALLS; i++) {
+    const kiln_attn_spec *spec = &specs[next_random(&state, WARM_SPECS)];
+    kiln_attn_args args = args_of(&b, spec);
+    args.batch = 1 + (int32_t)next_random(&state, 8);
+    args.seqlen_q = 1 + (int32_t)next_random(&state, 5000);
+    args.seqlen_k = 1 + (int32_t)next_random(&state, 50000);
+    args.num_heads_k = 1 + (int32_t)next_random(&state, 8);
+    args.num_heads = args.num_heads_k * (1 + (int32_t)next_random(&state, 8));
+    kiln_attn_args_pack(&args, spec);
+    ck_assert_msg(kiln_attn_forward(b.ctx, spec, &args, NULL) == KILN_OK, "%s",
+                  kiln_last_error(b.ctx));
+  }
+  ck_assert_int_eq(num_compiles, compiles);
+  ck_assert_int_eq(b.stub->num_loaded, loaded);
+  ck_assert_int_eq(b.stub->num_launches, CALLS);
+  bench_close(&b);
+}
+END_TEST
+
 Suite *suite_threads(void) {
   Suite *suite = suite_create("threads");
   TCase *tests = tcase_create("threads");
@@ -338,6 +390,7 @@ Suite *suite_threads(void) {
   tcase_add_test(tests, packs_come_while_plans_are_made);
   tcase_add_test(tests, sentences_are_a_threads_own);
   tcase_add_test(tests, compiled_here_and_launched_there);
+  tcase_add_loop_test(tests, thirty_shapes_then_a_thousand_calls, 0, 2);
   suite_add_tcase(suite, tests);
   return suite;
 }
