@@ -122,7 +122,8 @@ for device in 0 1 2; do
   works explain --device cuda:$device --dtype bf16 --head-dim 64 --no-causal --json
   holds "device $device is an ${arch[device]}" grep -q "\"arch\":\"${arch[device]}\"" "$work/stdout"
   works doctor --device cuda:$device --json
-  holds "with ${sms[device]} multiprocessors" grep -q "\"num_sms\":${sms[device]}[,}]" "$work/stdout"
+  holds "with ${sms[device]} multiprocessors" grep -q "\"num_sms\":${sms[device]}[,}]" \
+    "$work/stdout"
 done
 
 finish
