@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "autotune/line.h"
 #include "autotune/process.h"
 #include "autotune/space.h"
 
-enum { EXPECTED_MAX = 16, STARTS = 2 };
+enum { EXPECTED_LEAST = 8, STARTS = 2 };
 
 struct kiln__child {
   int device, jit_off, prepare_ms, sample_ms;
@@ -22,7 +23,7 @@ struct kiln__child {
   int has_ended;  /* the last question found the process gone, and not silent */
   kiln_attn_spec spec;
   kiln_attn_args shape;
-  kiln_tile expected[EXPECTED_MAX]; /* without those that failed */
+  kiln_tile expected[KILN__EXPECTED_MOST]; /* without those that failed */
   int num_expected;
   kiln_status failure;
   char sentence[1024];
@@ -319,12 +320,17 @@ static void drop(void *self, void *candidate) {
   free(h);
 }
 
-static void expect(void *self, const kiln_tile *tiles, int count) {
+/* As many as are compiled side by side, and a race at least. */
+static int expect(void *self, const kiln_tile *tiles, int count) {
   kiln__child *c = self;
   const int was_open = c->process.pid && c->is_open;
-  c->num_expected = count < EXPECTED_MAX ? count : EXPECTED_MAX;
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int most = cores > EXPECTED_LEAST ? (int)cores : EXPECTED_LEAST;
+  if (most > KILN__EXPECTED_MOST) most = KILN__EXPECTED_MOST;
+  c->num_expected = count < most ? count : most;
   memcpy(c->expected, tiles, (size_t)c->num_expected * sizeof *tiles);
   if (is_ready(c) && was_open) announce(c);
+  return c->num_expected;
 }
 
 static double now(void *self) {

@@ -10,6 +10,8 @@
 
 #define KILN__REASON_SIZE 128
 
+enum { KILN__EXPECTED_MOST = 64 }; /* tiles that a device is told of at once */
+
 /* Append only: their names are in journals. */
 typedef enum kiln__outcome {
   KILN__OUTCOME_UNKNOWN = 0, /* not measured */
@@ -36,9 +38,9 @@ typedef struct kiln__candidate {
 /* prepare and sample give UNKNOWN, and the reason, where the device itself fails and no candidate
  * can be measured any more: nothing is said of this one then. */
 typedef struct kiln__measurer_ops {
-  /* The tiles that will be prepared next, so that they can be compiled side by side. May be NULL.
-   */
-  void (*expect)(void *self, const kiln_tile *tiles, int count);
+  /* The tiles that will be prepared next, so that they can be compiled side by side; gives how many
+   * of them, from the first, were taken: one at least. May be NULL. */
+  int (*expect)(void *self, const kiln_tile *tiles, int count);
   /* Compiles and loads the candidate's tile, proves it right, warms it up; fills its resources, and
    * its reason after a failure. TIMED = ready to be sampled through *handle. */
   kiln__outcome (*prepare)(void *self, kiln__candidate *candidate, void **handle);

@@ -13,13 +13,18 @@ kiln_status kiln__search_create(const kiln__space *space, kiln__measurer measure
                                 kiln__search *search) {
   *search = (kiln__search){.space = space, .measurer = measurer, .chosen = -1};
   search->known = calloc((size_t)space->count + 1, sizeof *search->known);
-  if (!search->known) return KILN_OUT_OF_MEMORY;
+  search->expected = calloc((size_t)space->count + 1, 1);
+  if (!search->known || !search->expected) {
+    kiln__search_destroy(search);
+    return KILN_OUT_OF_MEMORY;
+  }
   for (int i = 0; i < space->count; i++) search->known[i].tile = space->tiles[i];
   return KILN_OK;
 }
 
 void kiln__search_destroy(kiln__search *search) {
   free(search->known);
+  free(search->expected);
   *search = (kiln__search){0};
 }
 
@@ -90,16 +95,21 @@ static void look_for_end(kiln__search *s, const kiln__candidate *found) {
   memcpy(s->reason, found->reason, sizeof s->reason);
 }
 
-static void expect(const kiln__search *s, const int *indexes, int count) {
-  kiln_tile tiles[KILN__RACE_GROUP];
-  if (!s->measurer.ops->expect) return;
-  for (int i = 0; i < count; i++) tiles[i] = s->space->tiles[indexes[i]];
-  s->measurer.ops->expect(s->measurer.self, tiles, count);
+void kiln__search_expect(kiln__search *s, const int *indexes, int count) {
+  kiln_tile tiles[KILN__EXPECTED_MOST];
+  int told[KILN__EXPECTED_MOST], num_told = 0;
+  for (int i = 0; i < count && num_told < KILN__EXPECTED_MOST; i++) {
+    if (s->expected[indexes[i]] || s->known[indexes[i]].outcome != KILN__OUTCOME_UNKNOWN) continue;
+    tiles[num_told] = s->space->tiles[indexes[i]];
+    told[num_told++] = indexes[i];
+  }
+  if (!s->measurer.ops->expect || num_told == 0 || is_late(s)) return;
+  const int taken = s->measurer.ops->expect(s->measurer.self, tiles, num_told);
+  for (int i = 0; i < taken; i++) s->expected[told[i]] = 1;
 }
 
 static void prepare(kiln__search *s, int index, runner *r) {
   *r = (runner){.index = index, .found = {.tile = s->space->tiles[index]}};
-  s->measured++;
   r->found.outcome = s->measurer.ops->prepare(s->measurer.self, &r->found, &r->handle);
   look_for_end(s, &r->found);
 }
@@ -127,10 +137,31 @@ static int64_t bar_of(const runner *runners, int count) {
   return leader ? leader->found.upper_ns : INT64_MAX;
 }
 
+/* A GPU's clock moves by several per cent from one race to the next, so the default runs in every
+ * race, and what others took is told in its own, first time: times this factor. 1 where it was not
+ * timed in this race. */
+static double pace_of(const kiln__search *s, const runner *runners, int count) {
+  const int fallback = s->space->default_index;
+  for (int i = 0; i < count; i++) {
+    const kiln__candidate *c = &runners[i].found;
+    if (runners[i].index == fallback && timed(s, fallback) && c->outcome == KILN__OUTCOME_TIMED &&
+        runners[i].count >= KILN__RACE_LEAST)
+      return (double)s->known[fallback].median_ns / (double)c->median_ns;
+  }
+  return 1;
+}
+
+static void scale(kiln__candidate *c, double factor) {
+  int64_t *const times[] = {&c->median_ns, &c->mad_ns, &c->lower_ns, &c->upper_ns};
+  for (int i = 0; i < 4; i++) *times[i] = (int64_t)((double)*times[i] * factor + 0.5);
+}
+
 static void drop_slow(kiln__search *s, runner *runners, int count) {
   int64_t bar = bar_of(runners, count);
   const int leader = kiln__search_leader(s);
-  if (leader >= 0 && s->known[leader].upper_ns < bar) bar = s->known[leader].upper_ns;
+  const double pace = pace_of(s, runners, count);
+  if (leader >= 0 && (double)s->known[leader].upper_ns / pace < (double)bar)
+    bar = (int64_t)((double)s->known[leader].upper_ns / pace);
   for (int i = 0; i < count; i++) {
     runner *r = &runners[i];
     if (r->handle && r->index != s->space->default_index && r->found.lower_ns > bar) drop(s, r);
@@ -138,7 +169,7 @@ static void drop_slow(kiln__search *s, runner *runners, int count) {
 }
 
 /* Takes over what a runner found; what had too little time for a figure stays unknown. */
-static kiln_status take_over(kiln__search *s, runner *r) {
+static kiln_status take_over(kiln__search *s, runner *r, double pace) {
   kiln__candidate *c = &r->found;
   drop(s, r);
   if (c->outcome == KILN__OUTCOME_UNKNOWN) return KILN_OK;
@@ -147,40 +178,69 @@ static kiln_status take_over(kiln__search *s, runner *r) {
     c->outcome = KILN__OUTCOME_NOISY;
     strcpy(c->reason, "its times spread too widely");
   }
+  if (c->outcome == KILN__OUTCOME_TIMED) scale(c, pace);
   s->known[r->index] = *c;
   return s->keep ? s->keep(s->user, c) : KILN_OK;
 }
 
-/* In the final race nobody drops out: who ties with the leader is told by as many samples of each.
- */
-static kiln_status run_group(kiln__search *s, const int *indexes, int count, int is_final) {
+/* Whether anybody but the first, who sets the pace, is still in the race. */
+static int is_running(const runner *runners, int count) {
+  for (int i = 1; i < count; i++)
+    if (runners[i].handle) return 1;
+  return count == 1 && runners[0].handle != NULL;
+}
+
+static void run_rounds(kiln__search *s, runner *runners, int count, int is_final) {
   const int samples = is_final ? KILN__FINAL_SAMPLES : KILN__RACE_SAMPLES;
-  runner runners[KILN__RACE_GROUP];
-  int started = 0;
-  if (!is_late(s)) expect(s, indexes, count);
-  for (; started < count && !is_over(s); started++) prepare(s, indexes[started], &runners[started]);
-  for (int round = 0; round < samples && !is_over(s); round++) {
-    for (int i = 0; i < started && !s->is_broken; i++)
+  for (int round = 0; round < samples && is_running(runners, count) && !is_over(s); round++) {
+    for (int i = 0; i < count && !s->is_broken; i++)
       if (runners[i].handle) take_sample(s, &runners[i]);
-    if (round + 1 >= KILN__RACE_LEAST && !is_final) drop_slow(s, runners, started);
+    if (round + 1 >= KILN__RACE_LEAST && !is_final) drop_slow(s, runners, count);
   }
+}
+
+/* In the final race nobody drops out: who ties with the leader is told by as many samples of each.
+ * It is the last word on the default too, and those who did not run in it follow its pace. */
+static kiln_status run_group(kiln__search *s, const int *indexes, int count, int is_final) {
+  const int fallback = s->space->default_index;
+  runner runners[KILN__RACE_GROUP + 1];
+  int started = 0;
+  if (!is_final && timed(s, fallback) && !is_over(s)) prepare(s, fallback, &runners[started++]);
+  const int paced = started;
+  for (int i = 0; i < count && !is_over(s); i++) {
+    prepare(s, indexes[i], &runners[started++]);
+    s->measured++;
+  }
+  run_rounds(s, runners, started, is_final);
+  const double pace = pace_of(s, runners, started);
   kiln_status status = KILN_OK;
-  for (int i = 0; i < started; i++) {
-    const kiln_status kept = take_over(s, &runners[i]);
+  if (is_final)
+    for (int i = 0; i < s->space->count; i++)
+      if (timed(s, i)) scale(&s->known[i], 1 / pace);
+  if (paced) drop(s, &runners[0]);
+  for (int i = paced; i < started; i++) {
+    const kiln_status kept = take_over(s, &runners[i], is_final ? 1 : pace);
     if (status == KILN_OK) status = kept;
   }
   return status == KILN_OK && s->is_broken ? KILN_DRIVER_FAILED : status;
 }
 
 kiln_status kiln__search_race(kiln__search *s, const int *indexes, int count) {
-  int group[KILN__RACE_GROUP], size = 0;
+  int *wanted = calloc((size_t)count + 1, sizeof *wanted);
+  int left = 0;
   kiln_status status = KILN_OK;
-  for (int i = 0; i < count && status == KILN_OK; i++) {
-    if (s->known[indexes[i]].outcome == KILN__OUTCOME_UNKNOWN) group[size++] = indexes[i];
-    if (size == 0 || (size < KILN__RACE_GROUP && i + 1 < count)) continue;
-    status = run_group(s, group, size, 0);
-    size = 0;
+  if (!wanted) return KILN_OUT_OF_MEMORY;
+  for (int i = 0; i < count; i++)
+    if (s->known[indexes[i]].outcome == KILN__OUTCOME_UNKNOWN) wanted[left++] = indexes[i];
+  for (const int *at = wanted; left > 0 && status == KILN_OK && !is_over(s);) {
+    const int size = left < KILN__RACE_GROUP ? left : KILN__RACE_GROUP;
+    for (int i = 0; i < size; i++)
+      if (!s->expected[at[i]]) kiln__search_expect(s, at, left);
+    status = run_group(s, at, size, 0);
+    at += size;
+    left -= size;
   }
+  free(wanted);
   return status;
 }
 

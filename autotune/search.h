@@ -3,8 +3,9 @@
  * the same for all. Used by tune.c.
  *
  * A race interleaves its candidates sample by sample; one whose lower quartile lies above the
- * leader's upper quartile drops out. The default is measured in every search and never dropped. The
- * fastest and the default meet in a final race, out of which nobody drops. The choice: who lies
+ * leader's upper quartile drops out. The default runs in every race, and times are told in its
+ * pace, because a GPU's clock moves between races. The fastest and the default meet in a final
+ * race, out of which nobody drops. The choice: who lies
  * within max(1 %, 2 MAD) of the fastest has tied with it; of those the default is taken, else the
  * one with fewer spills, then less shared memory, then the smaller tuple. So a chosen tile is never
  * slower than the default, and noise does not change the choice. */
@@ -15,7 +16,7 @@
 #include "autotune/space.h"
 
 enum {
-  KILN__RACE_GROUP = 8,    /* candidates that are loaded and take turns */
+  KILN__RACE_GROUP = 8,    /* candidates that are loaded and take turns, besides the default */
   KILN__RACE_SAMPLES = 9,  /* of each, to find the fast ones */
   KILN__RACE_LEAST = 5,    /* before one may drop out */
   KILN__FINAL_SAMPLES = 25 /* of the finalists */
@@ -25,6 +26,7 @@ typedef struct kiln__search {
   const kiln__space *space;
   kiln__measurer measurer;
   kiln__candidate *known; /* by index of the space */
+  char *expected;         /* by index: the device was told of it */
   double deadline;        /* of measurer.now; <= 0 = none */
   int out_of_time;
   int is_broken; /* the measurer failed: the reason */
@@ -41,6 +43,10 @@ typedef struct kiln__search {
 kiln_status kiln__search_create(const kiln__space *space, kiln__measurer measurer,
                                 kiln__search *search);
 void kiln__search_destroy(kiln__search *search);
+
+/* Tells the device what will be measured, as far as nothing is known of it and it was not told
+ * before: a strategy that foresees its races is compiled for side by side. */
+void kiln__search_expect(kiln__search *search, const int *indexes, int count);
 
 /* Measures those of the tiles of which nothing is known. Ends early, with out_of_time set, when the
  * deadline has passed. Errors: those of keep; DRIVER_FAILED where the measurer failed. */

@@ -11,6 +11,7 @@
 #define COMPILE_SECONDS 1.5
 #define SAMPLE_SECONDS  3e-4
 #define HANG_SECONDS    10.0
+#define DRIFT_SECONDS   20.0
 #define MAD_OF_NORMAL   0.6745 /* of a standard deviation */
 
 typedef struct handle {
@@ -94,7 +95,8 @@ static kiln__outcome sample(void *self, void *candidate, int64_t *time_ns, char 
   double share =
       s->noise < 0 && median > 0 ? (double)h->row->mad_ns / MAD_OF_NORMAL / median : s->noise;
   if (h->row->outcome == KILN__OUTCOME_NOISY) share = 0.5;
-  const double time = median * (1 + share * normal(&h->state));
+  const double rate = 1 + s->drift * sin(6.283185307179586 * s->clock / DRIFT_SECONDS);
+  const double time = median * rate * (1 + share * normal(&h->state));
   *time_ns = (int64_t)(time < 1 ? 1 : time);
   h->count++;
   s->clock += SAMPLE_SECONDS + time * 1e-9;

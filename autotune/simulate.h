@@ -1,6 +1,6 @@
 /* A device of numbers: the time of every tile is a row of a table, with noise that depends on the
- * seed, the tile and the number of the sample alone, so that a tuning that was interrupted meets
- * the same times. Tests give it invented rows, `kiln tune --simulate` those of a journal.
+ * seed, the tile and the number of the sample alone (and, with drift, the clock), so that a tuning
+ * that was interrupted meets the same times. Tests give it invented rows, `kiln tune --simulate` those of a journal.
  *
  * Its clock runs by what its work would take, never by the host's. */
 #ifndef KILN_AUTOTUNE_SIMULATE_H
@@ -14,6 +14,7 @@ typedef struct kiln__simulation {
   uint64_t seed;
   double noise;        /* standard deviation as a share of the time; < 0 = from the row's MAD */
   int fails_in_sample; /* a hang shows in the third sample, not before the first */
+  double drift;        /* the clock rate swings by this share, every 20 seconds */
   double clock;        /* seconds */
 } kiln__simulation;
 

@@ -150,8 +150,19 @@ static kiln_status refuse_default(session *s) {
   return c->outcome == KILN__OUTCOME_UNKNOWN ? KILN_TIMEOUT : KILN_CHECK_FAILED;
 }
 
+/* The default, and most of what the strategy will measure. */
+static void foresee(session *s) {
+  int list[KILN__EXPECTED_MOST], count = 0;
+  const int most = s->tuning->strategy->most(&s->space);
+  list[count++] = s->space.default_index;
+  for (int i = 0; i < most && count < KILN__EXPECTED_MOST; i++)
+    if (s->space.order[i] != s->space.default_index) list[count++] = s->space.order[i];
+  kiln__search_expect(&s->search, list, count);
+}
+
 static kiln_status search(session *s) {
   kiln__search *x = &s->search;
+  foresee(s);
   kiln_status status = kiln__search_race(x, &s->space.default_index, 1);
   if (status != KILN_OK) return status;
   if (x->known[s->space.default_index].outcome != KILN__OUTCOME_TIMED) return refuse_default(s);

@@ -124,6 +124,11 @@ static void finish_kernel(kiln__workbench *bench, kernel *k) {
   if (!k->is_made) make(bench->ctx, k);
 }
 
+/* Nothing is timed while something is compiled. */
+static void finish_batch(kiln__workbench *bench) {
+  for (int i = 0; i < bench->num_batch; i++) kiln__pool_wait(bench->pool, i);
+}
+
 /* ---- outcomes ---- */
 
 static void report(kiln__finding *finding, kiln__finding_outcome outcome, const char *reason) {
@@ -257,6 +262,7 @@ kiln_status kiln__workbench_prepare(kiln__workbench *bench, const kiln_tile *til
   finish_kernel(bench, k);
   kiln_status status = judge_compile(k, finding);
   if (status != KILN_OK || !k->binary) return status;
+  finish_batch(bench);
   status = load(bench, k, &bench->ready[free_slot], finding);
   finding->handle = free_slot;
   if (status != KILN_OK || finding->outcome != KILN__FOUND_TIMED)
