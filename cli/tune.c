@@ -24,6 +24,8 @@ static const kiln__flag flags[] = {
     {0},
 };
 
+enum { TOKENS = 16384, HIDDEN = 2048 }; /* of the usual problems */
+
 typedef struct session {
   const kiln__args *args;
   kiln_context *ctx;
@@ -160,12 +162,38 @@ static kiln_status tune(session *s, const kiln_attn_spec *spec, const kiln_attn_
 
 /* ---- problems ---- */
 
+/* Buckets that lie two apart, so that every length from 128 to 32,768 is within one of them. */
+static const int32_t usual_seqlens[] = {256, 1024, 4096, 16384};
+
+static kiln_status tune_usual(session *s, const kiln_attn_spec *spec) {
+  kiln_status status = KILN_OK;
+  for (size_t i = 0; i < sizeof usual_seqlens / sizeof *usual_seqlens && status == KILN_OK; i++) {
+    kiln_attn_args shape = KILN_ATTN_ARGS_INIT;
+    shape.seqlen_q = shape.seqlen_k = usual_seqlens[i];
+    shape.batch = TOKENS / usual_seqlens[i];
+    shape.num_heads = shape.num_heads_k = spec->head_dim < HIDDEN ? HIDDEN / spec->head_dim : 1;
+    status = tune(s, spec, &shape);
+  }
+  return status;
+}
+
+static bool has_sizes(const kiln__args *args) {
+  static const char *const flags_of_size[] = {"--batch", "--seqlen-q", "--seqlen-k", "--num-heads",
+                                              "--num-heads-k"};
+  for (int i = 0; i < 5; i++)
+    if (kiln__args_has(args, flags_of_size[i])) return true;
+  return false;
+}
+
 static kiln_status tune_selection(session *s) {
   kiln__selection selection;
+  const bool usual = !has_sizes(s->args) && !s->options.simulate;
   kiln_status status =
       kiln__selection_create(s->ctx, s->device, s->args, KILN__OPEN_IS_GRID, &selection);
-  for (int64_t i = 0; status == KILN_OK && i < selection.count; i++)
-    status = tune(s, &selection.variants[i].spec, &s->shape);
+  for (int64_t i = 0; status == KILN_OK && i < selection.count; i++) {
+    const kiln_attn_spec *spec = &selection.variants[i].spec;
+    status = usual ? tune_usual(s, spec) : tune(s, spec, &s->shape);
+  }
   kiln__selection_destroy(&selection);
   return status;
 }
