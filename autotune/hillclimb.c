@@ -1,9 +1,10 @@
 /* hillclimb: the model's best few race with the default; then the neighbours of the fastest are
- * measured, then those of the next fastest, and so on: whoever is faster comes next. It ends when
- * everything near the leader is known, or a share of the space has been measured.
+ * measured, then those of the next fastest, and so on, a race at a time. It ends when everything
+ * near the leader is known, or a share of the space has been measured.
  *
  * Of tiles that differ in num_stages alone only the first goes into the start: the model hardly
  * tells them apart, and they are neighbours. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "autotune/strategy.h"
@@ -11,7 +12,8 @@
 #define START       6   /* or half of what may be measured */
 #define FAR         1.3 /* times the best predicted: such neighbours are not measured */
 #define SHARE       5   /* at most one of so many tiles is measured ... */
-#define LEAST_TRIED 8   /* ... but so many at least */
+#define LEAST_TRIED 8   /* ... but so many at least, */
+#define MOST_TRIED  28  /* and so many at most */
 #define NEAR        110 /* per cent of the leader's time: only so near is looked for more */
 
 static int differ_in_stages(const kiln_tile *a, const kiln_tile *b) {
@@ -48,42 +50,56 @@ static int count_known(const kiln__search *s) {
   return count;
 }
 
-/* The fastest tile around which something is untried; gives how many that are. */
-static int find_next(const kiln__search *s, int room, int *out) {
+/* The fastest tile that is near the leader and not yet looked around; -1 where there is none. */
+static int find_centre(const kiln__search *s, const char *seen) {
   const int leader = kiln__search_leader(s);
   const int64_t limit = leader < 0 ? 0 : s->known[leader].median_ns * NEAR / 100;
-  int64_t best_ns = INT64_MAX;
-  int best_count = 0;
+  int best = -1;
   for (int i = 0; i < s->space->count; i++) {
-    int near[KILN__NEIGHBOURS_MAX];
     const kiln__candidate *c = &s->known[i];
-    if (c->outcome != KILN__OUTCOME_TIMED || c->median_ns > limit || c->median_ns >= best_ns)
-      continue;
-    const int count = find_untried(s, i, room, near);
-    if (count == 0) continue;
-    best_ns = c->median_ns;
-    best_count = count;
-    memcpy(out, near, (size_t)count * sizeof *out);
+    if (c->outcome != KILN__OUTCOME_TIMED || c->median_ns > limit || seen[i]) continue;
+    if (best < 0 || c->median_ns < s->known[best].median_ns) best = i;
   }
-  return best_count;
+  return best;
+}
+
+/* What is untried around the fastest, then around the next fastest, until a race is full: a machine
+ * with many cores compiles a full one as fast as a single tile. */
+static int find_next(const kiln__search *s, int room, char *seen, int *out) {
+  int count = 0;
+  if (room > KILN__RACE_GROUP) room = KILN__RACE_GROUP;
+  memset(seen, 0, (size_t)s->space->count);
+  for (int centre; count < room && (centre = find_centre(s, seen)) >= 0;) {
+    int near[KILN__NEIGHBOURS_MAX];
+    const int found = find_untried(s, centre, KILN__NEIGHBOURS_MAX, near);
+    seen[centre] = 1;
+    for (int i = 0; i < found && count < room; i++) {
+      int repeated = 0;
+      for (int k = 0; k < count; k++) repeated |= out[k] == near[i];
+      if (!repeated) out[count++] = near[i];
+    }
+  }
+  return count;
 }
 
 static int most_of(const kiln__space *space) {
-  const int share = space->count / SHARE;
+  const int share = space->count / SHARE < MOST_TRIED ? space->count / SHARE : MOST_TRIED;
   const int most = share > LEAST_TRIED ? share : LEAST_TRIED;
   return most < space->count ? most : space->count;
 }
 
 static kiln_status run(kiln__search *s) {
   int tiles[KILN__NEIGHBOURS_MAX];
+  char *seen = malloc((size_t)s->space->count + 1);
   const int most = most_of(s->space);
   int count = find_start(s->space, most / 2 < START ? most / 2 : START, tiles);
-  kiln_status status = KILN_OK;
+  kiln_status status = seen ? KILN_OK : KILN_OUT_OF_MEMORY;
   while (status == KILN_OK && count > 0 && !s->out_of_time) {
     status = kiln__search_race(s, tiles, count);
     const int room = most - count_known(s);
-    count = room > 0 ? find_next(s, room, tiles) : 0;
+    count = room > 0 ? find_next(s, room, seen, tiles) : 0;
   }
+  free(seen);
   return status;
 }
 
