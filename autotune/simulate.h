@@ -1,6 +1,7 @@
 /* A device of numbers: the time of every tile is a row of a table, with noise that depends on the
- * seed, the tile and the number of the sample alone (and, with drift, the clock), so that a tuning
- * that was interrupted meets the same times. Tests give it invented rows, `kiln tune --simulate` those of a journal.
+ * seed, the tile and the number of the sample alone (with drift, on the clock too), so that a
+ * tuning that was interrupted meets the same times. Tests give it invented rows, `kiln tune
+ * --simulate` those of a journal.
  *
  * Its clock runs by what its work would take, never by the host's. */
 #ifndef KILN_AUTOTUNE_SIMULATE_H

@@ -18,9 +18,9 @@ local registers = {
 }
 
 -- Preferred tiles by the larger head dim: { consumers, block_n, num_stages }; the first legal one
--- is the default. Three consumers of 64 columns leave a thread too few registers and were no faster
--- (H200, head_dim 64, 4096 keys, none and causal: 476, 410 against 501, 455 TFLOP/s). Above 128
--- columns the output takes more than half of a thread's registers and the queries much of the
+-- is the default. Three consumers of 64 columns are for long sequences, which tuning finds (H200,
+-- head_dim 64, time over that of two: 1024 keys 1.03, 4096 0.94, 16,384 0.88; causal 4096 1.01,
+-- 16,384 0.97). Above 128 columns the output takes more than half of a thread's registers and the queries much of the
 -- shared memory, so key blocks shrink. 192 columns have room for 112 keys, but not for two places
 -- of queries then (1024 keys, none and causal: 572, 441 against 655, 495 TFLOP/s); for 256 columns
 -- 80 keys would fit but were the slower (512 keys: 549, 344 against 581, 367).
@@ -180,7 +180,7 @@ hopper.axes = {
 -- that of two consumers in ping-pong. exposed: a tile with one place for queries waits for them.
 local fitted = {
   tensor_share = 0.95, floats = 3.8, -- of a score, besides its exponential
-  hidden = { 0.5, 0.99, 0.8 }, taking_turns = 0.944,
+  hidden = { 0.5, 0.99, 0.99 }, taking_turns = 0.944,
   block = 159, tile = 675, store = 0.0075, latency = 900, exposed = 1225,
 }
 

@@ -136,6 +136,10 @@ local function hopper_tile(block_n, num_stages)
   return { block_m = 128, block_n = block_n, num_stages = num_stages, num_warps = 12 }
 end
 
+local function three_consumers(num_stages)
+  return { block_m = 192, block_n = 128, num_stages = num_stages, num_warps = 16 }
+end
+
 local function ampere_tile(block_m, block_n, num_stages, num_warps)
   return { block_m = block_m, block_n = block_n, num_stages = num_stages, num_warps = num_warps }
 end
@@ -165,8 +169,11 @@ local orders = {
   { "sm_90a", 192, "causal", 1024, hopper_tile(64, 2), hopper_tile(112, 2) },
   { "sm_90a", 256, "none", 512, hopper_tile(64, 2), hopper_tile(80, 2) },
   { "sm_90a", 256, "causal", 512, hopper_tile(64, 2), hopper_tile(80, 2) },
-  { "sm_90a", 64, "causal", 4096, hopper_tile(128, 3),
-    { block_m = 192, block_n = 128, num_stages = 3, num_warps = 16 } },
+  { "sm_90a", 64, "none", 1024, hopper_tile(128, 3), three_consumers(2) },
+  { "sm_90a", 64, "none", 4096, three_consumers(2), hopper_tile(128, 3) },
+  { "sm_90a", 64, "none", 16384, three_consumers(2), hopper_tile(128, 3) },
+  { "sm_90a", 64, "causal", 4096, hopper_tile(128, 3), three_consumers(3) },
+  { "sm_90a", 64, "causal", 16384, three_consumers(3), hopper_tile(128, 3) },
   { "sm_90", 128, "none", 512, ampere_tile(128, 32, 3, 4), ampere_tile(256, 32, 3, 8) },
   { "sm_90", 128, "none", 4096, ampere_tile(128, 32, 3, 4), ampere_tile(256, 32, 3, 8) },
   { "sm_90", 128, "none", 4096, ampere_tile(128, 64, 2, 4), ampere_tile(128, 32, 3, 4) },
