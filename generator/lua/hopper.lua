@@ -20,10 +20,11 @@ local registers = {
 -- Preferred tiles by the larger head dim: { consumers, block_n, num_stages }; the first legal one
 -- is the default. Three consumers of 64 columns are for long sequences, which tuning finds (H200,
 -- head_dim 64, time over that of two: 1024 keys 1.03, 4096 0.94, 16,384 0.88; causal 4096 1.01,
--- 16,384 0.97). Above 128 columns the output takes more than half of a thread's registers and the queries much of the
--- shared memory, so key blocks shrink. 192 columns have room for 112 keys, but not for two places
--- of queries then (1024 keys, none and causal: 572, 441 against 655, 495 TFLOP/s); for 256 columns
--- 80 keys would fit but were the slower (512 keys: 549, 344 against 581, 367).
+-- 16,384 0.97). Above 128 columns the output takes more than half of a thread's registers and the
+-- queries much of the shared memory, so key blocks shrink. 192 columns have room for 112 keys, but
+-- not for two places of queries then (1024 keys, none and causal: 572, 441 against 655, 495
+-- TFLOP/s); for 256 columns 80 keys would fit but were the slower (512 keys: 549, 344 against 581,
+-- 367).
 local preferred = {
   { upto = 64, { 2, 128, 3 }, { 2, 128, 2 } },
   { upto = 128, { 2, 128, 2 }, { 2, 112, 2 } },
