@@ -23,7 +23,8 @@ static kiln_status take(void *user, int64_t number, kiln__line *line, const char
     c->damaged++;
     return KILN_OK;
   }
-  if (line->kind != KILN__LINE_CHOICE) return KILN_OK;
+  if (line->kind != KILN__LINE_CHOICE || !kiln__spec_same(&line->problem.spec, &c->spec))
+    return KILN_OK;
   if (c->count == c->room) {
     const int room = c->room ? 2 * c->room : 64;
     kiln__choice *grown = realloc(c->rows, (size_t)room * sizeof *grown);
@@ -45,14 +46,29 @@ static const char *add_place(kiln__choices *c, const char *name) {
   return grown[c->num_places] ? grown[c->num_places++] : NULL;
 }
 
+/* What stands in every line of a spec, so that the lines of others need no parsing. */
+typedef struct words {
+  const char *list[5];
+} words;
+
+static words words_of(const kiln_attn_spec *spec) {
+  return (words){{"choice", spec->arch, spec->dtype == KILN_DTYPE_FP16 ? "fp16" : "bf16",
+                  spec->mask == KILN_MASK_CAUSAL ? "causal" : "none", NULL}};
+}
+
+void kiln__choices_init(kiln__choices *c, const kiln_attn_spec *spec) {
+  *c = (kiln__choices){.spec = *spec};
+}
+
 kiln_status kiln__choices_add_file(kiln__choices *c, const char *path, char *warning,
                                    size_t warning_size) {
   char error[4096] = "";
   const int damaged = c->damaged;
   const reader r = {c, add_place(c, path)};
   if (!r.place) return KILN_OUT_OF_MEMORY;
+  const words w = words_of(&c->spec);
   kiln_status status =
-      kiln__journal_read_kind(path, "choice", take, (void *)&r, error, sizeof error);
+      kiln__journal_read_words(path, w.list, take, (void *)&r, error, sizeof error);
   if (status == KILN_OUT_OF_MEMORY) return status;
   if (status != KILN_OK)
     snprintf(warning, warning_size, "%s", error);
@@ -65,7 +81,8 @@ kiln_status kiln__choices_add_file(kiln__choices *c, const char *path, char *war
 
 kiln_status kiln__choices_add_shipped(kiln__choices *c, const char *bytes, size_t length) {
   const reader r = {c, "shipped"};
-  return kiln__journal_read_memory(bytes, length, take, (void *)&r);
+  const words w = words_of(&c->spec);
+  return kiln__journal_read_memory(bytes, length, w.list, take, (void *)&r);
 }
 
 void kiln__choices_free(kiln__choices *c) {
@@ -112,7 +129,6 @@ typedef struct search {
   kiln__problem problem;
   candidate_row best[KILN_STEP_NEAR_DEVICE + 1]; /* by step */
   candidate_row refused[2];                      /* the first of this bucket, and near it */
-  int of_spec;                                   /* tunings of the spec */
 } search;
 
 /* The sum of the distances in buckets; -1 where one is further than its neighbour, or the heads are
@@ -156,13 +172,9 @@ static void judge(search *s, const kiln__choice *choice) {
 }
 
 static void judge_all(search *s, const kiln__place *place) {
-  for (int i = 0; i < s->choices->count; i++)
-    s->of_spec += kiln__spec_same(&s->choices->rows[i].line.problem.spec, place->spec);
-  if (!s->of_spec) return;
+  if (s->choices->count == 0) return;
   if (place->source_id(place->user, s->here.source_id) != 0) strcpy(s->here.source_id, "none");
-  for (int i = 0; i < s->choices->count; i++)
-    if (kiln__spec_same(&s->choices->rows[i].line.problem.spec, place->spec))
-      judge(s, &s->choices->rows[i]);
+  for (int i = 0; i < s->choices->count; i++) judge(s, &s->choices->rows[i]);
 }
 
 /* ---- in words ---- */
@@ -181,7 +193,7 @@ static double median_us(const kiln__line *line, const kiln_tile *tile) {
 /* Why nothing holds at a step: what would have come nearest. */
 static json_t *refusal(const search *s, kiln_plan_step step) {
   const candidate_row *first = &s->refused[step == KILN_STEP_NEAR_SHAPE];
-  if (!s->of_spec) return json_string("there is no tuning of this kernel");
+  if (s->choices->count == 0) return json_string("there is no tuning of this kernel");
   if (step == KILN_STEP_NEAR_DEVICE)
     return json_string("there is no tuning of these sizes on another device of this kind");
   if (first->choice)
@@ -269,7 +281,7 @@ kiln_status kiln__choices_find(const kiln__choices *choices, const kiln__place *
   *found = (kiln__chosen){.step = KILN_STEP_DEFAULT, .tile = KILN_TILE_INIT};
   if (!s) return KILN_OUT_OF_MEMORY;
   s->choices = choices;
-  s->problem = kiln__problem_of(place->spec, place->shape);
+  s->problem = kiln__problem_of(&choices->spec, place->shape);
   describe_device(place->device, &s->here);
   judge_all(s, place);
   for (int i = KILN_STEP_EXACT; i <= KILN_STEP_NEAR_DEVICE; i++) {

@@ -1,5 +1,5 @@
-/* The finished tunings that plans choose from, read once: those that the library ships, then the
- * files that it is given, of which a later one, and a later line, goes before an earlier.
+/* The finished tunings of a spec that plans choose from, read once: those that the library ships,
+ * then the files that it is given, of which a later one, and a later line, goes before an earlier.
  *
  * Invariant: finding a choice measures nothing, opens nothing and changes nothing; whatever is not
  * used is named with its reason. Used by generator/services.c for the runtime's plans. */
@@ -15,7 +15,8 @@ typedef struct kiln__choice {
 } kiln__choice;
 
 typedef struct kiln__choices {
-  kiln__choice *rows; /* in the order of reading */
+  kiln_attn_spec spec; /* resolved; of every row */
+  kiln__choice *rows;  /* in the order of reading */
   int count, room;
   char **places; /* the names that rows point to */
   int num_places;
@@ -32,7 +33,6 @@ typedef struct kiln__chosen {
 
 /* Where plans are made, as far as choices are compared with it. */
 typedef struct kiln__place {
-  const kiln_attn_spec *spec;     /* resolved */
   const kiln_attn_args *shape;    /* its sizes */
   const kiln_device_info *device; /* of a GPU */
   /* The id of the text of the spec's default tile; asked at most once, and only where there is a
@@ -41,6 +41,8 @@ typedef struct kiln__place {
   void *user;
 } kiln__place;
 
+/* Nothing is read yet. */
+void kiln__choices_init(kiln__choices *choices, const kiln_attn_spec *spec);
 /* A file that is not there holds nothing. What cannot be read is left out, and `warning` (which
  * starts as "") says so. OUT_OF_MEMORY leaves the choices as they were. */
 kiln_status kiln__choices_add_file(kiln__choices *choices, const char *path, char *warning,

@@ -34,8 +34,8 @@ typedef struct scanner {
   FILE *file;
   char *bytes; /* room for KILN__LINE_LIMIT + 1 */
   size_t length;
-  int is_long;      /* the line went on past the limit */
-  const char *kind; /* of the lines that are wanted; NULL = all */
+  int is_long;              /* the line went on past the limit */
+  const char *const *words; /* of the lines that are wanted; NULL = all */
 } scanner;
 
 /* The next whole line; 0 at the end of the file, also before a torn one. */
@@ -52,10 +52,12 @@ static int next_line(scanner *s) {
   return 0;
 }
 
-/* Whether a line may be of the kind: told without parsing it, where no escape can hide the word. */
+/* Whether a line may hold the words: told without parsing it, where no escape can hide one. */
 static int may_be_wanted(const scanner *s) {
-  return !s->kind || memmem(s->bytes, s->length, s->kind, strlen(s->kind)) ||
-         memchr(s->bytes, '\\', s->length);
+  if (!s->words || memchr(s->bytes, '\\', s->length)) return 1;
+  for (const char *const *word = s->words; *word; word++)
+    if (!memmem(s->bytes, s->length, *word, strlen(*word))) return 0;
+  return 1;
 }
 
 static kiln_status visit_line(const scanner *s, int64_t number, kiln__journal_visit *visit,
@@ -78,20 +80,22 @@ static kiln_status visit_lines(scanner *s, kiln__journal_visit *visit, void *use
   return status;
 }
 
-kiln_status kiln__journal_read_memory(const char *bytes, size_t length, kiln__journal_visit *visit,
-                                      void *user) {
+kiln_status kiln__journal_read_memory(const char *bytes, size_t length, const char *const *words,
+                                      kiln__journal_visit *visit, void *user) {
   if (length == 0) return KILN_OK;
-  scanner s = {.file = fmemopen((void *)bytes, length, "r"), .bytes = malloc(KILN__LINE_LIMIT + 1)};
+  scanner s = {.file = fmemopen((void *)bytes, length, "r"),
+               .bytes = malloc(KILN__LINE_LIMIT + 1),
+               .words = words};
   kiln_status status = s.file && s.bytes ? visit_lines(&s, visit, user) : KILN_OUT_OF_MEMORY;
   if (s.file) fclose(s.file);
   free(s.bytes);
   return status;
 }
 
-static kiln_status read_file(const char *path, const char *kind, kiln__journal_visit *visit,
+static kiln_status read_file(const char *path, const char *const *words, kiln__journal_visit *visit,
                              void *user, char *error, size_t error_size) {
   int fd = -1;
-  scanner s = {.kind = kind};
+  scanner s = {.words = words};
   kiln_status status = open_plain(path, O_RDONLY, &fd, error, error_size);
   if (status != KILN_OK) return status;
   s.file = fdopen(fd, "r");
@@ -118,10 +122,11 @@ kiln_status kiln__journal_read(const char *path, int may_be_missing, kiln__journ
   return read_file(path, NULL, visit, user, error, error_size);
 }
 
-kiln_status kiln__journal_read_kind(const char *path, const char *kind, kiln__journal_visit *visit,
-                                    void *user, char *error, size_t error_size) {
+kiln_status kiln__journal_read_words(const char *path, const char *const *words,
+                                     kiln__journal_visit *visit, void *user, char *error,
+                                     size_t error_size) {
   if (is_missing(path)) return KILN_OK;
-  return read_file(path, kind, visit, user, error, error_size);
+  return read_file(path, words, visit, user, error, error_size);
 }
 
 /* ---- writing ---- */

@@ -17,14 +17,15 @@ typedef kiln_status kiln__journal_visit(void *user, int64_t number, kiln__line *
 kiln_status kiln__journal_read(const char *path, int may_be_missing, kiln__journal_visit *visit,
                                void *user, char *error, size_t error_size);
 
-/* The same for the lines of one kind; a file that is not there holds none. Others are left out
- * unread, whatever is wrong with them. */
-kiln_status kiln__journal_read_kind(const char *path, const char *kind, kiln__journal_visit *visit,
-                                    void *user, char *error, size_t error_size);
+/* The same for the lines that hold every one of the words (ended by NULL); a file that is not there
+ * holds none. Others are left out unread, whatever is wrong with them. */
+kiln_status kiln__journal_read_words(const char *path, const char *const *words,
+                                     kiln__journal_visit *visit, void *user, char *error,
+                                     size_t error_size);
 
-/* The lines of a text. OUT_OF_MEMORY, or what visit gave. */
-kiln_status kiln__journal_read_memory(const char *bytes, size_t length, kiln__journal_visit *visit,
-                                      void *user);
+/* The same for the lines of a text. OUT_OF_MEMORY, or what visit gave. */
+kiln_status kiln__journal_read_memory(const char *bytes, size_t length, const char *const *words,
+                                      kiln__journal_visit *visit, void *user);
 
 /* Appends one record with a newline; a torn line before it is ended first. IO_FAILED. */
 kiln_status kiln__journal_append(const char *path, const kiln__line *line, char *error,

@@ -59,8 +59,13 @@ static void make_plan(kiln_context *ctx, const kiln_attn_spec *spec, const char 
   kiln_plan *plan = NULL;
   kiln_plan_info info = {.size = sizeof info};
   char what[64];
+  kiln_attn_args shape = KILN_ATTN_ARGS_INIT; /* so that tuning records are looked through too */
+  shape.batch = 4;
+  shape.seqlen_q = shape.seqlen_k = 4096;
+  shape.num_heads = shape.num_heads_k = 16;
+  kiln_attn_args_pack(&shape, spec);
   stopwatch step = start();
-  need(ctx, kiln_plan_create(ctx, spec, NULL, NULL, &plan));
+  need(ctx, kiln_plan_create(ctx, spec, NULL, &shape, &plan));
   kiln_plan_get_info(plan, &info);
   snprintf(what, sizeof what, "%s: plan, %s", times,
            info.from_cache ? "from the cache" : "compiled");

@@ -108,12 +108,13 @@ static void free_choices(void *choices) {
   free(choices);
 }
 
-static kiln_status read_choices(const char *const *files, int num_files, void **out, char *warning,
-                                size_t warning_size) {
+static kiln_status read_choices(const kiln_attn_spec *spec, const char *const *files, int num_files,
+                                void **out, char *warning, size_t warning_size) {
   kiln__choices *choices = calloc(1, sizeof *choices);
   *out = NULL;
   warning[0] = '\0';
   if (!choices) return KILN_OUT_OF_MEMORY;
+  kiln__choices_init(choices, spec);
   kiln_status status = add_shipped(choices);
   for (int i = 0; i < num_files && status == KILN_OK; i++)
     status = kiln__choices_add_file(choices, files[i], warning, warning_size);
@@ -124,11 +125,11 @@ static kiln_status read_choices(const char *const *files, int num_files, void **
   return status;
 }
 
-static kiln_status choose(const void *choices, const kiln_attn_spec *spec,
-                          const kiln_attn_args *shape, const kiln_device_info *device,
+static kiln_status choose(const void *choices, const kiln_attn_args *shape,
+                          const kiln_device_info *device,
                           int (*source_id)(void *user, char id[KILN__ID_SIZE]), void *user,
                           kiln__chosen_tile *out) {
-  const kiln__place place = {spec, shape, device, source_id, user};
+  const kiln__place place = {shape, device, source_id, user};
   kiln__chosen found;
   kiln_status status = kiln__choices_find(choices, &place, &found);
   *out = (kiln__chosen_tile){found.step, found.tile, found.why, found.ladder};

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/objects.h"
+#include "runtime/pack.h"
 
 enum { PATH_SIZE = 4096, SENTENCE_SIZE = 4096, MOST_FILES = 64 };
 #define DEADLINE_SECONDS 30.0
@@ -21,6 +22,12 @@ void kiln__chosen_free(kiln__chosen_tile *chosen) {
 }
 
 /* ---- records ---- */
+
+typedef struct kiln__known_spec {
+  struct kiln__known_spec *next;
+  kiln_attn_spec spec; /* resolved */
+  void *choices;       /* of the tuner */
+} kiln__known_spec;
 
 void kiln__ladder_configure(kiln__ladder *ladder, const kiln__env *env, const kiln__log *log) {
   const char *mode = kiln__env_get(env, KILN__ENV_KILN_TUNE);
@@ -63,23 +70,39 @@ static int list_files(const kiln_context *ctx, char *text, size_t size,
   return count;
 }
 
-/* Under the lock. */
-static kiln_status read_choices(kiln_context *ctx) {
+/* Under the lock. *choices: of the tuner, of a resolved spec. */
+static kiln_status read_choices(kiln_context *ctx, const kiln_attn_spec *spec,
+                                const void **choices) {
   char text[PATH_SIZE], warning[SENTENCE_SIZE];
   const char *files[MOST_FILES];
-  if (ctx->ladder.choices) return KILN_OK;
+  for (kiln__known_spec *k = ctx->ladder.known; k; k = k->next) {
+    *choices = k->choices;
+    if (kiln__pack_same_spec(&k->spec, spec)) return KILN_OK;
+  }
+  kiln__known_spec *made = calloc(1, sizeof *made);
+  if (!made) return no_memory(ctx);
+  made->spec = *spec;
   const int count = list_files(ctx, text, sizeof text, files);
-  kiln_status status = ctx->services.tuner->read_choices(files, count, &ctx->ladder.choices,
-                                                         warning, sizeof warning);
-  if (status != KILN_OK) return no_memory(ctx);
+  if (ctx->services.tuner->read_choices(spec, files, count, &made->choices, warning,
+                                        sizeof warning) != KILN_OK) {
+    free(made);
+    return no_memory(ctx);
+  }
   if (warning[0]) kiln__log_print(&ctx->log, KILN_LOG_WARNING, "%s", warning);
+  made->next = ctx->ladder.known;
+  ctx->ladder.known = made;
+  *choices = made->choices;
   return KILN_OK;
 }
 
 void kiln__ladder_forget(kiln_context *ctx) {
   pthread_mutex_lock(&ctx->ladder.lock);
-  if (ctx->ladder.choices) ctx->services.tuner->free_choices(ctx->ladder.choices);
-  ctx->ladder.choices = NULL;
+  while (ctx->ladder.known) {
+    kiln__known_spec *first = ctx->ladder.known;
+    ctx->ladder.known = first->next;
+    ctx->services.tuner->free_choices(first->choices);
+    free(first);
+  }
   pthread_mutex_unlock(&ctx->ladder.lock);
 }
 
@@ -125,9 +148,10 @@ static void refuse_illegal(wish *w, kiln__chosen_tile *c) {
 static kiln_status find(wish *w, kiln__chosen_tile *c) {
   kiln_context *ctx = w->ctx;
   pthread_mutex_lock(&ctx->ladder.lock);
-  kiln_status status = read_choices(ctx);
-  if (status == KILN_OK && ctx->services.tuner->choose(ctx->ladder.choices, &w->spec, w->shape,
-                                                       &ctx->info, tell_source_id, w, c) != KILN_OK)
+  const void *choices;
+  kiln_status status = read_choices(ctx, &w->spec, &choices);
+  if (status == KILN_OK &&
+      ctx->services.tuner->choose(choices, w->shape, &ctx->info, tell_source_id, w, c) != KILN_OK)
     status = no_memory(ctx);
   pthread_mutex_unlock(&ctx->ladder.lock);
   if (status == KILN_OK) refuse_illegal(w, c);

@@ -1,7 +1,7 @@
 /* The ladder: which tile a plan takes where the caller leaves it to Kiln, and why.
  *
  * Invariant: nothing falls back in silence: a decision names its step and what refused those above
- * it. Records are read once, at the first plan that needs them, and again after a tuning. Measuring
+ * it. Records are read once for each spec, at its first plan, and again after a tuning. Measuring
  * is one tuning at a time in a context; whoever waited for it looks for its record first. Called by
  * plan.c, forward.c, tuning.c and context.c. */
 #ifndef KILN_RUNTIME_LADDER_H
@@ -23,8 +23,8 @@ typedef enum kiln__tune_mode {
 
 typedef struct kiln__ladder {
   kiln__tune_mode mode;
-  pthread_mutex_t lock; /* guards the choices */
-  void *choices;        /* of the tuner; NULL = not read yet */
+  pthread_mutex_t lock;           /* guards the choices */
+  struct kiln__known_spec *known; /* whose records were read */
   pthread_mutex_t measure_lock;
   int cannot_measure; /* under measure_lock: nothing on this machine can */
 } kiln__ladder;

@@ -118,15 +118,16 @@ typedef struct kiln__tuner_ops {
   kiln_status (*records)(kiln_context *ctx, const char *verb, const char *const *files,
                          int32_t num_files, const char *own, const char *out, char **json,
                          char *error, size_t error_size);
-  /* Reads the finished tunings that are shipped and those of the files, of which a later one goes
-   * before an earlier. `warning`: terminated, "" where all is well. OUT_OF_MEMORY. */
-  kiln_status (*read_choices)(const char *const *files, int num_files, void **choices,
-                              char *warning, size_t warning_size);
+  /* Reads the finished tunings of a spec: those that are shipped and those of the files, of which a
+   * later one goes before an earlier. `warning`: terminated, "" where all is well. OUT_OF_MEMORY.
+   */
+  kiln_status (*read_choices)(const kiln_attn_spec *spec, const char *const *files, int num_files,
+                              void **choices, char *warning, size_t warning_size);
   void (*free_choices)(void *choices);
   /* The first of the ladder's steps EXACT to NEAR_DEVICE that holds; else DEFAULT and a tile of
    * zeros. source_id: kiln__place of autotune/choices.h. OUT_OF_MEMORY. */
-  kiln_status (*choose)(const void *choices, const kiln_attn_spec *spec,
-                        const kiln_attn_args *shape, const kiln_device_info *device,
+  kiln_status (*choose)(const void *choices, const kiln_attn_args *shape,
+                        const kiln_device_info *device,
                         int (*source_id)(void *user, char id[KILN__ID_SIZE]), void *user,
                         kiln__chosen_tile *chosen);
 } kiln__tuner_ops;

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "fake.h"
+#include "autotune/journal.h"
 #include "fixture.h"
+#include "generator/embedded.h"
 #include "landscape.h"
 #include "runtime/bucket.h"
 
@@ -48,6 +50,8 @@ static void create(void) {
   land.ctx->device_id = 0;
   kiln_device_info *info = &land.ctx->info;
   info->compute_major = 9;
+  info->compute_minor = 7; /* so that no record that is shipped is of a near device */
+  strcpy(land.environment.compute_capability, "9.7");
   info->num_sms = 132;
   info->shared_bytes_block = 232448;
   info->l2_bytes = 50 << 20;
@@ -218,7 +222,7 @@ START_TEST(a_lowest_step_refuses_what_lies_below) {
   tune_at(2048, own);
   ck_assert_int_eq(choose_at(2048, &options, &c), KILN_OK);
   kiln__chosen_free(&c);
-  ck_assert_int_eq(choose_at(4096, &options, &c), KILN_UNSUPPORTED);
+  ck_assert_int_eq(choose_at(64, &options, &c), KILN_UNSUPPORTED);
   ck_assert_ptr_null(c.why);
   ck_assert_ptr_nonnull(strstr(kiln_last_error(land.ctx), "there is no tuning of these sizes"));
 }
@@ -244,6 +248,56 @@ START_TEST(damaged_lines_cost_themselves) {
   tune_at(4096, own);
   kiln__ladder_forget(land.ctx);
   ck_assert_int_eq(step_at(4096, "exact"), KILN_STEP_EXACT);
+}
+END_TEST
+
+/* ---- shipped records ---- */
+
+typedef struct shipped {
+  kiln__environment here; /* its source id is that of spec */
+  kiln_attn_spec spec;
+  int count;
+} shipped;
+
+/* A kernel whose text has changed is tuned again, or its lines are taken out. */
+static kiln_status judge_shipped(void *user, int64_t number, kiln__line *line, const char *why) {
+  shipped *s = user;
+  ck_assert_msg(line && line->kind == KILN__LINE_CHOICE, "line %lld: %s", (long long)number,
+                why ? why : "no finished tuning");
+  if (s->count == 0 || !kiln__spec_same(&s->spec, &line->problem.spec))
+    kiln__environment_take_source(land.ctx, &line->problem.spec, &s->here);
+  s->spec = line->problem.spec;
+  ck_assert_msg(strcmp(s->here.source_id, line->environment.source_id) == 0,
+                "line %lld is of another text of its kernel", (long long)number);
+  ck_assert_int_eq(kiln_attn_spec_resolve(land.ctx, &line->problem.spec, &line->tile), KILN_OK);
+  s->count++;
+  return KILN_OK;
+}
+
+START_TEST(shipped_records_hold) {
+  shipped s = {0};
+  for (size_t i = 0; i < kiln__embedded_count; i++) {
+    const kiln__embedded_file *file = &kiln__embedded_files[i];
+    if (strncmp(file->name, "records/", 8) == 0)
+      ck_assert_int_eq(kiln__journal_read_memory((const char *)file->bytes, file->length, NULL,
+                                                 judge_shipped, &s),
+                       KILN_OK);
+  }
+  ck_assert_int_ge(s.count, 48);
+}
+END_TEST
+
+/* A fresh context on an H200 measures nothing and takes what was measured there. */
+START_TEST(an_h200_takes_the_shipped_ones) {
+  kiln_device_info *info = &land.ctx->info;
+  info->compute_minor = 0;
+  info->l2_bytes = 62914560;
+  strcpy(info->name, "NVIDIA H200");
+  ck_assert_int_eq(step_at(4096, "exact: tuned on NVIDIA H200"), KILN_STEP_EXACT);
+  ck_assert_int_eq(step_at(256, "(shipped:"), KILN_STEP_EXACT);
+  ck_assert_int_eq(step_at(128, "near_shape: "), KILN_STEP_NEAR_SHAPE);
+  info->num_sms = 114; /* as an H100 for PCIe has */
+  ck_assert_int_eq(step_at(4096, "near_device: "), KILN_STEP_NEAR_DEVICE);
 }
 END_TEST
 
@@ -273,9 +327,9 @@ static kiln_status fake_tune(void *tuner, kiln_context *ctx, const kiln_attn_spe
   return answers.fail;
 }
 
-static kiln_status read_nothing(const char *const *paths, int num_files, void **choices,
-                                char *warning, size_t warning_size) {
-  (void)paths, (void)num_files, (void)warning_size;
+static kiln_status read_nothing(const kiln_attn_spec *spec, const char *const *paths, int num_files,
+                                void **choices, char *warning, size_t warning_size) {
+  (void)spec, (void)paths, (void)num_files, (void)warning_size;
   warning[0] = '\0';
   *choices = &answers;
   return KILN_OK;
@@ -284,12 +338,12 @@ static kiln_status read_nothing(const char *const *paths, int num_files, void **
 static void free_nothing(void *choices) { (void)choices; }
 
 /* Lengths from 4096 have a record of another tile. */
-static kiln_status fake_choose(const void *choices, const kiln_attn_spec *spec,
-                               const kiln_attn_args *shape, const kiln_device_info *device,
+static kiln_status fake_choose(const void *choices, const kiln_attn_args *shape,
+                               const kiln_device_info *device,
                                int (*source_id)(void *user, char id[KILN__ID_SIZE]), void *user,
                                kiln__chosen_tile *chosen) {
   char id[KILN__ID_SIZE];
-  (void)choices, (void)spec, (void)device;
+  (void)choices, (void)device;
   ck_assert_int_eq(source_id(user, id), 0);
   ck_assert_uint_eq(strlen(id), 64);
   const int known = answers.tuned || shape->seqlen_q >= 4096;
@@ -494,6 +548,8 @@ Suite *suite_ladder(void) {
   tcase_add_test(records, a_lowest_step_refuses_what_lies_below);
   tcase_add_test(records, an_estimate_asks_the_model);
   tcase_add_test(records, damaged_lines_cost_themselves);
+  tcase_add_test(records, shipped_records_hold);
+  tcase_add_test(records, an_h200_takes_the_shipped_ones);
   suite_add_tcase(suite, records);
   TCase *plans = tcase_create("plans");
   tcase_add_test(plans, buckets_are_those_of_records);
