@@ -95,7 +95,7 @@ static kiln_status refuse_missing(const kiln_source *source, kiln__text *error) 
 /* The kernel is not in the cache, as the opened compiler would name it. */
 static kiln_status compile_locked(kiln_context *ctx, const kiln_source *source, kiln_binary *binary,
                                   kiln__text *error) {
-  if (ctx->compile_off) return refuse_missing(source, error);
+  if (ctx->compile_off || binary->at_hand) return refuse_missing(source, error);
   int lock = kiln__cache_lock(&ctx->cache, binary->kernel_id, LOCK_WAIT_MS);
   /* Another process may have compiled it while this one waited. */
   if (lock >= 0)
@@ -138,19 +138,20 @@ static kiln_status find(kiln_context *ctx, const kiln_source *source,
   return opened ? compile_locked(ctx, source, binary, error) : KILN_OK;
 }
 
-static kiln_status make(kiln_context *ctx, const kiln_source *source, int wants_ptx,
+static kiln_status make(kiln_context *ctx, const kiln_source *source, unsigned flags,
                         kiln__text *error, kiln_binary **out) {
   kiln__compiler_identity compiler;
   kiln_status status = KILN_OK;
   kiln_binary *binary = calloc(1, sizeof *binary);
   if (!binary) return KILN_OUT_OF_MEMORY;
   binary->for_emulator = source->for_emulator;
-  binary->wants_ptx = wants_ptx;
+  binary->wants_ptx = (flags & KILN__WANTS_PTX) != 0;
+  binary->at_hand = (flags & KILN__AT_HAND) != 0;
   if (kiln__compiler_recall(ctx, &compiler))
     status = find(ctx, source, &compiler, 0, binary, error);
   if (status == KILN_OK && !binary->from_cache) {
     status = kiln__compiler_identify(ctx, source->spec.arch, &compiler, error);
-    if (status == KILN_NO_COMPILER && ctx->compile_off) { /* none is wanted */
+    if (status == KILN_NO_COMPILER && (ctx->compile_off || binary->at_hand)) { /* none is wanted */
       kiln__text_clear(error);
       status = refuse_missing(source, error);
     }
@@ -164,7 +165,7 @@ static kiln_status make(kiln_context *ctx, const kiln_source *source, int wants_
   return status;
 }
 
-kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, int wants_ptx,
+kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, unsigned flags,
                               kiln_binary **out) {
   kiln__text error;
   if (!out) return kiln__context_null(ctx);
@@ -182,14 +183,14 @@ kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, int 
         "the source was generated for another kind of device: generate it with this "
         "context");
   kiln__text_init(&error, 256 * 1024);
-  status = make(ctx, source, wants_ptx, &error, out);
+  status = make(ctx, source, flags, &error, out);
   if (status != KILN_OK) kiln__context_fail_text(ctx, status, &error);
   kiln__text_free(&error);
   return status;
 }
 
 kiln_status kiln_binary_compile(kiln_context *ctx, const kiln_source *source, kiln_binary **out) {
-  return kiln__binary_make(ctx, source, 1, out);
+  return kiln__binary_make(ctx, source, KILN__WANTS_PTX, out);
 }
 
 void kiln_binary_get_info(const kiln_binary *binary, kiln_binary_info *info) {

@@ -1,6 +1,9 @@
 /* One call: a plan per spec and bucket of sizes, kept in the context. Looking one up takes a shared
  * lock; only what is seen for the first time is added under an exclusive one, after its plan was
- * made outside of it. Buckets for which the same tile was chosen share a plan. */
+ * made outside of it. Buckets for which the same tile was chosen share a plan.
+ *
+ * Invariant: only the first call of a spec compiles, unless plans are to be measured; other buckets
+ * take what is loaded, in a pack or in the cache. kiln_prewarm compiles for all of them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,28 +95,39 @@ static kiln_plan *keep(kiln_context *ctx, kiln__plan_row *row) {
 static kiln_status share(kiln_context *ctx, const plan_key *key, const kiln_attn_args *args,
                          kiln_plan **plan) {
   const kiln_tile none = KILN_TILE_INIT;
+  kiln_attn_spec spec = key->spec;
   kiln__chosen_tile chosen;
   *plan = NULL;
-  if (!look(ctx, key, NULL, 0)) return KILN_OK;
   kiln_status status = kiln__ladder_choose(ctx, &key->spec, &none, args, NULL, &chosen);
   if (status != KILN_OK) return status;
-  *plan = look(ctx, key, &chosen, 0);
+  /* A record may have chosen the default tile: its kernel is the default's. */
+  if (ctx->services.generator && !chosen.tile.block_m)
+    status = kiln__context_resolve(ctx, &spec, &chosen.tile);
+  if (status == KILN_OK) *plan = look(ctx, key, &chosen, 0);
   kiln__chosen_free(&chosen);
-  return KILN_OK;
+  return status;
 }
 
+/* at_hand: where the spec has a plan already, nothing is compiled for another bucket; what is not
+ * at hand then leaves the bucket with the plan that is there. */
 static kiln_status add(kiln_context *ctx, const plan_key *key, const kiln_attn_args *args,
-                       struct CUstream_st *stream, kiln_plan **plan) {
+                       int at_hand, struct CUstream_st *stream, kiln_plan **plan) {
   const kiln_plan_options options = KILN_PLAN_OPTIONS_INIT;
   kiln__plan_row *row = calloc(1, sizeof *row);
   if (!row) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
   row->key = *key;
-  kiln_status status = share(ctx, key, args, &row->plan);
+  kiln_plan *other = look(ctx, key, NULL, 0);
+  at_hand = at_hand && other && ctx->ladder.mode != KILN__TUNE_MEASURE;
+  kiln_status status = other ? share(ctx, key, args, &row->plan) : KILN_OK;
   row->owns_plan = !row->plan;
   if (status == KILN_OK && row->owns_plan)
-    status = kiln__plan_create(ctx, &key->spec, NULL, args, &options, stream, &row->plan);
-  else if (status == KILN_OK)
-    kiln__run_record_add(ctx, &row->plan->spec, args);
+    status = kiln__plan_create(ctx, &key->spec, NULL, args, &options, at_hand, stream, &row->plan);
+  if (status == KILN_MISSING_KERNEL && other) {
+    row->owns_plan = 0;
+    row->plan = other;
+    status = KILN_OK;
+  }
+  if (status == KILN_OK && !row->owns_plan) kiln__run_record_add(ctx, &row->plan->spec, args);
   if (status == KILN_OK)
     *plan = keep(ctx, row);
   else
@@ -142,7 +156,7 @@ kiln_status kiln_attn_forward(kiln_context *ctx, const kiln_attn_spec *spec,
   if (status != KILN_OK) return status;
   kiln_plan *plan = look(ctx, &key, NULL, 1);
   if (!plan) status = find_captured(ctx, &key, stream, &plan);
-  if (status == KILN_OK && !plan) status = add(ctx, &key, args, stream, &plan);
+  if (status == KILN_OK && !plan) status = add(ctx, &key, args, 1, stream, &plan);
   return status == KILN_OK ? kiln_plan_run(plan, args, stream) : status;
 }
 
@@ -152,7 +166,7 @@ static kiln_status warm(kiln_context *ctx, const kiln_attn_spec *spec,
   kiln_plan *plan;
   kiln_status status = make_key(ctx, spec, shape, &key);
   if (status != KILN_OK || look(ctx, &key, NULL, 1)) return status;
-  return add(ctx, &key, shape, NULL, &plan);
+  return add(ctx, &key, shape, 0, NULL, &plan);
 }
 
 kiln_status kiln_prewarm(kiln_context *ctx, const kiln_attn_spec *specs,

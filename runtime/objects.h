@@ -20,6 +20,7 @@ struct kiln_binary {
   char kernel_id[KILN__ID_SIZE];
   int for_emulator;
   int wants_ptx; /* a binary from the cache without it has none */
+  int at_hand;   /* nothing is compiled for it */
   int from_cache;
   double compile_ms;
   json_t *identity;      /* what kernel_id is the digest of */
@@ -63,17 +64,20 @@ kiln_status kiln__take_spec(kiln_context *ctx, const kiln_attn_spec *from_spec,
                             const kiln_tile *from_tile, kiln_attn_spec *spec, kiln_tile *tile);
 /* generate.c: the sizes of a shape, before any kernel is known. */
 kiln_status kiln__check_sizes(kiln_context *ctx, const kiln_attn_args *shape);
-/* binary.c: as kiln_binary_compile; without the PTX it comes from the cache faster. A source
- * without text gives NULL where the cache has no kernel for it. */
-kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, int wants_ptx,
+/* binary.c: as kiln_binary_compile; without the PTX it comes from the cache faster, and what is to
+ * be at hand comes from the cache or is MISSING_KERNEL. A source without text gives NULL where the
+ * cache has no kernel for it. */
+enum { KILN__WANTS_PTX = 1, KILN__AT_HAND = 2 };
+kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, unsigned flags,
                               kiln_binary **out);
 /* binary.c: sets registers, spills, shared memory and notes from what the compiler said; takes the
  * notes. OUT_OF_MEMORY. */
 kiln_status kiln__binary_take_resources(kiln_binary *binary, kiln__compiled *compiled);
-/* plan.c: as kiln_plan_create_with; refuses while `stream` is captured. */
+/* plan.c: as kiln_plan_create_with; refuses while `stream` is captured. at_hand: nothing is
+ * compiled; what no pack and no cache has is MISSING_KERNEL. */
 kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
                               const kiln_attn_args *shape, const kiln_plan_options *options,
-                              struct CUstream_st *stream, kiln_plan **plan);
+                              int at_hand, struct CUstream_st *stream, kiln_plan **plan);
 /* context.c: copies as much of an info struct as the caller's has room for; the caller set its
  * size, which stays. A NULL or a size of 0 takes nothing. */
 void kiln__info_copy(void *info, const void *whole, size_t size);

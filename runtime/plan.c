@@ -71,8 +71,12 @@ static char *explain(const kiln_plan *plan, const char *why, int passed_over) {
   kiln__text text;
   kiln__text_init(&text, 2048 + 2 * PATH_MAX);
   if (pack) kiln__text_printf(&text, "pack %s: ", pack);
-  if (passed_over)
+  if (passed_over && pack)
     kiln__text_printf(&text, "its default tile for this spec, as it does not hold that of %s", why);
+  else if (passed_over)
+    kiln__text_printf(&text,
+                      "default of %s, as nothing is compiled now and no kernel is at hand of %s",
+                      plan->spec.arch, why);
   else if (plan->step == KILN_STEP_EXPLICIT)
     kiln__text_printf(&text, "%s; what is left is the default of %s", why,
                       pack ? "the pack" : plan->spec.arch);
@@ -99,28 +103,32 @@ static kiln_status take_binary(kiln_context *ctx, const kiln_binary *binary, kil
   return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
 }
 
-static kiln_status build(kiln_context *ctx, kiln_source *source, kiln_plan *plan) {
+static kiln_status build(kiln_context *ctx, kiln_source *source, unsigned flags, kiln_plan *plan) {
   kiln_binary *binary = NULL;
-  kiln_status status = kiln__binary_make(ctx, source, 0, &binary);
+  kiln_status status = kiln__binary_make(ctx, source, flags, &binary);
   if (status == KILN_OK && !binary) { /* the rendering was remembered, its kernel is gone */
     status = kiln__source_render(ctx, 0, source);
-    if (status == KILN_OK) status = kiln__binary_make(ctx, source, 0, &binary);
+    if (status == KILN_OK) status = kiln__binary_make(ctx, source, flags, &binary);
   }
   if (status == KILN_OK) status = take_binary(ctx, binary, plan);
   kiln_binary_destroy(binary);
   return status;
 }
 
+/* Whether the default tile may stand in for the chosen one. */
+static int may_pass_over(const plan_choice *choice) {
+  const kiln_plan_step step = choice->chosen.step;
+  return step != KILN_STEP_EXPLICIT && step != KILN_STEP_DEFAULT &&
+         choice->lowest >= KILN_STEP_DEFAULT;
+}
+
 /* A pack is there so that nothing is compiled: where it has a spec, but not the tile that the
  * ladder chose, its default tile is taken and the plan says so. */
 static kiln_status find_packed(kiln_context *ctx, const kiln_attn_spec *spec,
                                const plan_choice *choice, kiln_binary **binary, kiln_pack **pack) {
-  const kiln_plan_step step = choice->chosen.step;
   const kiln_tile any = KILN_TILE_INIT;
   kiln_status status = kiln__packs_find(ctx, spec, &choice->chosen.tile, binary, pack);
-  if (status != KILN_OK || *binary || step == KILN_STEP_EXPLICIT || step == KILN_STEP_DEFAULT ||
-      choice->lowest < KILN_STEP_DEFAULT)
-    return status;
+  if (status != KILN_OK || *binary || !may_pass_over(choice)) return status;
   return kiln__packs_find(ctx, spec, &any, binary, pack);
 }
 
@@ -149,12 +157,12 @@ static kiln_status create_from_pack(kiln_context *ctx, const kiln_attn_spec *spe
 /* From the cache or the compiler. */
 static kiln_status create_from_source(kiln_context *ctx, const kiln_attn_spec *spec,
                                       const kiln_tile *tile, const kiln_attn_args *shape,
-                                      kiln_plan *plan) {
+                                      unsigned flags, kiln_plan *plan) {
   kiln_source *source = NULL;
   kiln_status status = kiln__source_recall(ctx, spec, tile, &source);
   if (status == KILN_OK) status = kiln__check_arch(ctx, source->spec.arch);
   if (status == KILN_OK) status = check_source_shape(ctx, source, shape, &plan->workspace_bytes);
-  if (status == KILN_OK) status = build(ctx, source, plan);
+  if (status == KILN_OK) status = build(ctx, source, flags, plan);
   if (status == KILN_OK) {
     plan->spec = source->spec;
     plan->tile = source->tile;
@@ -194,9 +202,21 @@ static kiln_status describe(kiln_context *ctx, plan_choice *choice, kiln_plan *p
   return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
 }
 
+/* Where the chosen tile's kernel is not at hand and nothing is compiled, the default's may be; who
+ * asks for what is at hand has something to fall back on. */
+static kiln_status create_chosen(kiln_context *ctx, const kiln_attn_spec *spec,
+                                 const plan_choice *choice, const kiln_attn_args *shape,
+                                 unsigned flags, kiln_plan *plan) {
+  const kiln_tile any = KILN_TILE_INIT;
+  kiln_status status = create_from_source(ctx, spec, &choice->chosen.tile, shape, flags, plan);
+  if (status != KILN_MISSING_KERNEL || (flags & KILN__AT_HAND) || !may_pass_over(choice))
+    return status;
+  return create_from_source(ctx, spec, &any, shape, flags, plan);
+}
+
 static kiln_status create(kiln_context *ctx, const kiln_attn_spec *given_spec,
                           const kiln_tile *given_tile, const kiln_attn_args *shape,
-                          const kiln_plan_options *options, kiln_plan *plan) {
+                          const kiln_plan_options *options, int at_hand, kiln_plan *plan) {
   kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
   kiln_tile tile = KILN_TILE_INIT;
   plan_choice choice = {.lowest = options->lowest_step};
@@ -206,7 +226,7 @@ static kiln_status create(kiln_context *ctx, const kiln_attn_spec *given_spec,
   if (status == KILN_OK) status = create_from_pack(ctx, &spec, &choice, shape, plan);
   if (status == KILN_OK && !plan->kernel)
     status = ctx->services.generator
-                 ? create_from_source(ctx, &spec, &choice.chosen.tile, shape, plan)
+                 ? create_chosen(ctx, &spec, &choice, shape, at_hand ? KILN__AT_HAND : 0, plan)
                  : refuse_missing(ctx, &spec, &tile);
   if (status == KILN_OK) status = describe(ctx, &choice, plan);
   kiln__chosen_free(&choice.chosen);
@@ -215,7 +235,7 @@ static kiln_status create(kiln_context *ctx, const kiln_attn_spec *given_spec,
 
 kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,
                               const kiln_attn_args *shape, const kiln_plan_options *options,
-                              struct CUstream_st *stream, kiln_plan **plan) {
+                              int at_hand, struct CUstream_st *stream, kiln_plan **plan) {
   *plan = NULL;
   kiln_status status = kiln__context_need_device(ctx);
   if (status == KILN_OK) status = refuse_capture(ctx, stream);
@@ -223,7 +243,7 @@ kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, con
   kiln_plan *made = calloc(1, sizeof *made);
   if (!made) return kiln__context_fail(ctx, KILN_OUT_OF_MEMORY, "no memory is left for a plan");
   made->ctx = ctx;
-  status = create(ctx, spec, tile, shape, options, made);
+  status = create(ctx, spec, tile, shape, options, at_hand, made);
   if (status == KILN_OK) {
     kiln__run_record_add(ctx, &made->spec, shape);
     *plan = made;
@@ -245,7 +265,7 @@ kiln_status kiln_plan_create_with(kiln_context *ctx, const kiln_attn_spec *spec,
     return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
                               "options.size is not sizeof(kiln_plan_options): start from "
                               "KILN_PLAN_OPTIONS_INIT");
-  return kiln__plan_create(ctx, spec, tile, shape, &options, NULL, plan);
+  return kiln__plan_create(ctx, spec, tile, shape, &options, 0, NULL, plan);
 }
 
 kiln_status kiln_plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,

@@ -497,8 +497,11 @@ KILN_API void kiln_plan_destroy(kiln_plan *plan);
 /* ---- one call ---- */
 
 /* Plan (kept in the context for the next call of the same spec and like sizes: of the same bucket,
- * docs/tuning.md) and run. Inside a stream capture nothing is compiled or loaded: a plan that was
- * made for other sizes of the spec serves there, and without one it is CAPTURE_ACTIVE. */
+ * docs/tuning.md) and run. Only the first call of a spec compiles (unless KILN_TUNE=measure): other
+ * buckets take the kernel that the ladder chooses where it is at hand, in a pack or in the cache,
+ * else one that the spec has already; kiln_prewarm compiles for all. Inside a stream capture
+ * nothing is compiled or loaded: a plan that was made for other sizes of the spec serves there, and
+ * without one it is CAPTURE_ACTIVE. */
 KILN_API kiln_status kiln_attn_forward(kiln_context *ctx, const kiln_attn_spec *spec,
                                        const kiln_attn_args *args, struct CUstream_st *stream);
 

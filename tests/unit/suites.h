@@ -37,6 +37,7 @@
   X(pack_sources)           \
   X(packs)                  \
   X(ladder)                 \
+  X(ladder_plans)           \
   X(driver)                 \
   X(threads)                \
   X(gpu)                    \
