@@ -32,6 +32,7 @@ END_TEST
 
 static struct answers {
   int tunings, tuned; /* calls of tune; whether they leave a record */
+  int block_m;        /* of the records; 64 unless set */
   kiln_status fail;
 } answers;
 
@@ -78,7 +79,7 @@ static kiln_status fake_choose(const void *choices, const kiln_attn_args *shape,
                                 .tile = KILN_TILE_INIT,
                                 .why = strdup(known ? "exact: by the table" : "nothing is known"),
                                 .ladder = strdup("{}")};
-  if (known) chosen->tile.block_m = 64;
+  if (known) chosen->tile.block_m = answers.block_m ? answers.block_m : 64;
   return KILN_OK;
 }
 
@@ -98,13 +99,11 @@ static kiln_context *tuned_context_in(fake *f, const char *cache_dir) {
 
 static kiln_context *tuned_context(fake *f) { return tuned_context_in(f, ""); }
 
+/* The cache has folders. */
 static void clean_files(void) {
-  fake f;
-  const char *json;
-  kiln_context *ctx = tuned_context_in(&f, files.folder);
-  ck_assert_int_eq(kiln_cache_command(ctx, "clear", &json), KILN_OK);
-  fake_context_destroy(ctx);
-  fixture_destroy(&files);
+  char command[300];
+  snprintf(command, sizeof command, "rm -rf %s", files.folder);
+  ck_assert_int_eq(system(command), 0);
 }
 
 static kiln_attn_args args_at(int seqlen) {
@@ -232,6 +231,22 @@ START_TEST(buckets_share_a_kernel) {
 }
 END_TEST
 
+/* Whether a record chose it or not, the default tile is one kernel. */
+START_TEST(the_default_tile_is_loaded_once) {
+  fake f;
+  fixture_create(&files);
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_attn_args small = args_at(256), large = args_at(4096);
+  kiln_context *ctx = tuned_context_in(&f, files.folder);
+  answers.block_m = 128;
+  ck_assert_int_eq(kiln_attn_forward(ctx, &spec, &large, NULL), KILN_OK);
+  ck_assert_int_eq(kiln_attn_forward(ctx, &spec, &small, NULL), KILN_OK);
+  ck_assert_int_eq(f.num_loads, 1);
+  fake_context_destroy(ctx);
+  clean_files();
+}
+END_TEST
+
 /* What another process has compiled is loaded; what is to be measured is compiled. */
 START_TEST(buckets_take_what_is_at_hand) {
   fake f;
@@ -330,6 +345,7 @@ Suite *suite_ladder_plans(void) {
   tcase_add_test(tests, nothing_is_measured_unless_asked);
   tcase_add_test(tests, a_failed_measurement_costs_no_plan);
   tcase_add_test(tests, buckets_share_a_kernel);
+  tcase_add_test(tests, the_default_tile_is_loaded_once);
   tcase_add_test(tests, buckets_take_what_is_at_hand);
   tcase_add_test(tests, what_is_not_at_hand_is_passed_over);
   tcase_add_test(tests, a_capture_takes_what_is_there);
