@@ -17,6 +17,7 @@ static const kiln__flag flags[] = {
     {"--manifest", "FILE", "build: the kernels that a Lua file lists (docs/pack.md)"},
     {"--from", "FILE", "build: the kernels of these problems, as KILN_RECORD writes them"},
     {"--sources", NULL, "build: also each kernel's text, which extract then writes as .cu"},
+    {"--line-info", NULL, "build: keep line tables, for profilers; about four times the size"},
     {"--max-size", "N", "build: refuse a larger pack as soon as it is known (5M, 800K)"},
     {"--key", "KEY", "verify: public key, 64 hex digits or a file; sign: file of the secret key"},
     {"--json", NULL, "one object a line"},
@@ -369,7 +370,7 @@ static kiln_status run_embed(kiln_context *ctx, const kiln__args *args) {
 
 /* ---- the verb ---- */
 
-enum { FLAGS_MAX = 6 };
+enum { FLAGS_MAX = 7 };
 
 static const struct command {
   const char *name, *usage;
@@ -379,8 +380,9 @@ static const struct command {
   kiln_status (*run)(kiln_context *ctx, const kiln__args *args);
 } commands[] = {
     {"build",
-     "build SELECTION|--manifest FILE|--from FILE [-o FILE] [--sources] [--dry-run] [--max-size N]",
-     {"-o", "--manifest", "--from", "--sources", "--dry-run", "--max-size"},
+     "build SELECTION|--manifest FILE|--from FILE [-o FILE] [--sources] [--line-info] [--dry-run] "
+     "[--max-size N]",
+     {"-o", "--manifest", "--from", "--sources", "--line-info", "--dry-run", "--max-size"},
      {1, 1},
      true,
      kiln__pack_build},
@@ -424,7 +426,8 @@ static kiln_status refuse(const char *word) {
                     word);
 }
 
-/* A dry run looks into the cache and compiles nothing. */
+/* A dry run looks into the cache and compiles nothing. Production runs no profiler: what only one
+ * reads is left out of a pack unless it is asked for. */
 static kiln_status run_command(const struct command *command, const kiln__args *args) {
   char error[1024] = "";
   kiln_context *ctx = NULL;
@@ -432,6 +435,7 @@ static kiln_status run_command(const struct command *command, const kiln__args *
   options.error = error;
   options.error_size = sizeof error;
   options.jit_off = kiln__args_has(args, "--dry-run");
+  options.no_line_info = !kiln__args_has(args, "--line-info");
   kiln_status status = check_line(command, args);
   if (status != KILN_OK) return status;
   status = kiln_context_create(KILN_DEVICE_NONE, &options, &ctx);

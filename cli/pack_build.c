@@ -20,11 +20,11 @@ enum { PAGE = 4096, ENTRY_BYTES = 2500 }; /* of an entry of the manifest, about 
  * seconds of one core, NVRTC 13.0 (docs/performance.md). */
 static const struct {
   const char *arch, *algorithm;
-  double bytes, seconds;
+  double bytes, line_info, seconds; /* line_info: what --line-info adds, bytes */
 } estimates[] = {
-    {"sm_90a", "flash", 315e3, 1.4},
-    {"", "flash", 245e3, 0.5},
-    {"", "standard", 230e3, 0.4},
+    {"sm_90a", "flash", 71e3, 245e3, 1.4},
+    {"", "flash", 53e3, 190e3, 0.5},
+    {"", "standard", 68e3, 165e3, 0.4},
 };
 
 typedef struct build {
@@ -233,7 +233,8 @@ static void estimate_one(session *s, int64_t index, size_t source_bytes) {
   for (size_t i = 0; i < sizeof estimates / sizeof estimates[0]; i++) {
     if (estimates[i].arch[0] && strcmp(estimates[i].arch, spec->arch) != 0) continue;
     if (strcmp(estimates[i].algorithm, algorithm) != 0) continue;
-    count_bytes(s, index, estimates[i].bytes, source_bytes);
+    const double line_info = kiln__args_has(s->args, "--line-info") ? estimates[i].line_info : 0;
+    count_bytes(s, index, estimates[i].bytes + line_info, source_bytes);
     s->seconds += estimates[i].seconds;
     return;
   }

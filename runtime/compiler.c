@@ -1,6 +1,6 @@
 /* Opening a compiler, and remembering it: see compiler.h. The note is one small file of the cache
  * directory, for the compiler that was used last: {"key", "version", "options"}. The key names the
- * file that would be opened and its state on disk. */
+ * file that would be opened, its state on disk and the options that it would be given. */
 #include "runtime/compiler.h"
 
 #include <stdio.h>
@@ -47,8 +47,8 @@ static int note_read(struct kiln__compiler_note *note, const char *key) {
 /* The key of the opened compiler, or, without one, of the one that would be opened. 1, or 0. */
 static int locate(kiln_context *ctx, void *compiler, kiln__text *key) {
   const kiln__compiler_ops *ops = kiln__compiler_ops_of(ctx);
-  return ctx->cache.dir && ops && ops->locate && ops->locate(&ctx->env, compiler, key) &&
-         !key->truncated;
+  return ctx->cache.dir && ops && ops->locate &&
+         ops->locate(&ctx->env, ctx->no_line_info, compiler, key) && !key->truncated;
 }
 
 /* Under the compiler's lock. Whatever is wrong with a note, it is as if there were none. */
@@ -120,7 +120,8 @@ kiln_status kiln__compiler_identify(kiln_context *ctx, const char *arch,
   }
   pthread_mutex_lock(&ctx->compiler_lock);
   const int opens = !ctx->compiler;
-  kiln_status status = opens ? ops->open(&ctx->env, error, &ctx->compiler) : KILN_OK;
+  kiln_status status =
+      opens ? ops->open(&ctx->env, ctx->no_line_info, error, &ctx->compiler) : KILN_OK;
   if (status == KILN_OK) status = ops->identify(ctx->compiler, arch, identity, error);
   if (status == KILN_OK && opens && !note_says(ctx->compiler_note, identity))
     remember(ctx, identity);

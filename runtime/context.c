@@ -60,6 +60,7 @@ static int configure(kiln_context *ctx, const kiln_context_options *options) {
   if (templates && !(ctx->template_dir = strdup(templates))) return -1;
   if (kiln__cache_open(&ctx->cache, options->cache_dir, &ctx->env, &ctx->log) != 0) return -1;
   ctx->cache.read_only = options->cache_read_only != 0;
+  ctx->no_line_info = options->no_line_info != 0;
   return 0;
 }
 

@@ -36,6 +36,7 @@ struct kiln_context {
   kiln__cache cache;
   char *template_dir; /* NULL = embedded */
   int compile_off;    /* KILN_JIT=off, or the options */
+  int no_line_info;
   kiln__packs packs;
   kiln__ladder ladder;
 

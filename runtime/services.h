@@ -79,14 +79,15 @@ typedef struct kiln__compiled {
 } kiln__compiled;
 
 /* A compiler is opened once per context, when a kernel has to be compiled; compile() may then run
- * in many threads at once. */
+ * in many threads at once. no_line_info: as in kiln_context_options; a compiler that knows no line
+ * tables takes no notice. */
 typedef struct kiln__compiler_ops {
-  kiln_status (*open)(const kiln__env *env, kiln__text *error, void **compiler);
+  kiln_status (*open)(const kiln__env *env, int no_line_info, kiln__text *error, void **compiler);
   void (*close)(void *compiler);
   /* Appends what tells the compiler from every other without opening it: its file, the file's state
    * on disk, the options it may be given. compiler NULL = the one that open would look at first. 1,
    * or 0 where only opening tells. NULL = none is worth remembering. */
-  int (*locate)(const kiln__env *env, const void *compiler, kiln__text *key);
+  int (*locate)(const kiln__env *env, int no_line_info, const void *compiler, kiln__text *key);
   /* Refuses an arch that this compiler cannot make. */
   kiln_status (*identify)(void *compiler, const char *arch, kiln__compiler_identity *identity,
                           kiln__text *error);

@@ -205,11 +205,13 @@ typedef struct kiln_context_options {
   uint64_t emu_starve;      /* emulator: bit mask of warps that run only when nothing else can */
   int32_t jit_off;          /* not 0: nothing is compiled, whatever KILN_JIT says */
   int32_t cache_read_only;  /* not 0: the cache is read, nothing is published */
+  int32_t no_line_info;     /* not 0: kernels are compiled without line tables, so they are
+                               smaller, and profilers show no source of them */
 } kiln_context_options;
 
 /* clang-format off */
 #define KILN_CONTEXT_OPTIONS_INIT \
-  { sizeof(kiln_context_options), NULL, NULL, NULL, NULL, NULL, 0, -1, NULL, 0, 0, 0 }
+  { sizeof(kiln_context_options), NULL, NULL, NULL, NULL, NULL, 0, -1, NULL, 0, 0, 0, 0 }
 /* clang-format on */
 
 /* device: a CUDA ordinal, KILN_DEVICE_NONE or KILN_DEVICE_EMU. options may be NULL. Environment

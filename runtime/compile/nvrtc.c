@@ -214,17 +214,27 @@ static int probe(nvrtc *n, int num_options, const char *const *options) {
   return result;
 }
 
+/* Puts line tables and the whole PTX into the image: three quarters of its bytes. */
+#define LINE_INFO "-lineinfo"
+
 /* The last one only where the version knows it. */
-static const char *const all_options[] = {"--std=c++17", "-lineinfo", "--ptxas-options=--verbose",
+static const char *const all_options[] = {"--std=c++17", LINE_INFO, "--ptxas-options=--verbose",
                                           "--no-cache"};
 enum { NUM_OPTIONS = sizeof all_options / sizeof all_options[0] };
 
-static void choose_options(nvrtc *n) {
+/* Those that are wanted, in order; gives their number. */
+static int list_options(int no_line_info, const char *options[NUM_OPTIONS]) {
+  int count = 0;
+  for (int i = 0; i < NUM_OPTIONS; i++)
+    if (!no_line_info || strcmp(all_options[i], LINE_INFO) != 0) options[count++] = all_options[i];
+  return count;
+}
+
+static void choose_options(nvrtc *n, int no_line_info) {
   const char *const probe_options[] = {"--gpu-architecture=compute_80",
                                        all_options[NUM_OPTIONS - 1]};
   snprintf(n->build, sizeof n->build, "%d.%d", n->version_number / 100, n->version_number % 100);
-  memcpy(n->options, all_options, sizeof all_options);
-  n->num_options = NUM_OPTIONS;
+  n->num_options = list_options(no_line_info, n->options);
   if (probe(n, 2, probe_options) == 0) return;
   n->num_options--;
   probe(n, 1, probe_options);
@@ -236,7 +246,8 @@ static void nvrtc_close(void *compiler) {
   free(n);
 }
 
-static kiln_status nvrtc_open(const kiln__env *env, kiln__text *error, void **compiler) {
+static kiln_status nvrtc_open(const kiln__env *env, int no_line_info, kiln__text *error,
+                              void **compiler) {
   nvrtc *n = calloc(1, sizeof *n);
   *compiler = NULL;
   if (!n) {
@@ -248,7 +259,7 @@ static kiln_status nvrtc_open(const kiln__env *env, kiln__text *error, void **co
     nvrtc_close(n);
     return status;
   }
-  choose_options(n);
+  choose_options(n, no_line_info);
   *compiler = n;
   return KILN_OK;
 }
@@ -256,10 +267,12 @@ static kiln_status nvrtc_open(const kiln__env *env, kiln__text *error, void **co
 /* ---- without opening ---- */
 
 /* A file that is replaced differs in one of these, whatever its new owner did to its dates. */
-static int add_key(const char *file, kiln__text *key) {
+static int add_key(const char *file, int no_line_info, kiln__text *key) {
+  const char *options[NUM_OPTIONS];
   struct stat status;
   if (stat(file, &status) != 0) return 0;
-  for (int i = 0; i < NUM_OPTIONS; i++) kiln__text_printf(key, "%s ", all_options[i]);
+  const int count = list_options(no_line_info, options);
+  for (int i = 0; i < count; i++) kiln__text_printf(key, "%s ", options[i]);
   kiln__text_printf(key, "%s %lld %lld.%09ld %lld.%09ld %llu %llu", file, (long long)status.st_size,
                     (long long)status.st_mtim.tv_sec, status.st_mtim.tv_nsec,
                     (long long)status.st_ctim.tv_sec, status.st_ctim.tv_nsec,
@@ -267,21 +280,30 @@ static int add_key(const char *file, kiln__text *key) {
   return 1;
 }
 
+typedef struct locator {
+  int no_line_info;
+  kiln__text *key;
+} locator;
+
 /* The first place that is not empty: 1 with its key, or -1 for a library on the dynamic loader's
  * own path, of which only the loader knows the file. */
 static int locate_place(void *user, const kiln__nvrtc_place *place) {
+  const locator *l = user;
   if (!place->file) return 0;
-  if (strcmp(place->origin, "loader") != 0) return add_key(place->file, user) ? 1 : -1;
+  if (strcmp(place->origin, "loader") != 0)
+    return add_key(place->file, l->no_line_info, l->key) ? 1 : -1;
   void *library = dlopen(place->file, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) return 0;
   dlclose(library);
   return -1;
 }
 
-static int nvrtc_locate(const kiln__env *env, const void *compiler, kiln__text *key) {
+static int nvrtc_locate(const kiln__env *env, int no_line_info, const void *compiler,
+                        kiln__text *key) {
   const nvrtc *n = compiler;
-  if (!n) return kiln__nvrtc_search(env, locate_place, key) == 1;
-  return strcmp(n->origin, "loader") != 0 && add_key(n->place, key);
+  locator l = {no_line_info, key};
+  if (!n) return kiln__nvrtc_search(env, locate_place, &l) == 1;
+  return strcmp(n->origin, "loader") != 0 && add_key(n->place, no_line_info, key);
 }
 
 /* The first version that knows an arch. */
@@ -329,7 +351,7 @@ static void nvrtc_report(const kiln__env *env, kiln__text *json) {
   json_t *searched = json_array();
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
   kiln__nvrtc_search(env, report_place, searched);
-  kiln_status status = nvrtc_open(env, &error, &compiler);
+  kiln_status status = nvrtc_open(env, 0, &error, &compiler);
   const nvrtc *n = compiler;
   json_t *root =
       json_pack("{s:b, s:s?, s:s?, s:s?, s:s, s:s?, s:o}", "found", status == KILN_OK, "path",

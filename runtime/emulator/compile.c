@@ -120,7 +120,9 @@ static int find_compiler(emu_compiler *c, const kiln__env *env) {
   return 0;
 }
 
-static kiln_status compiler_open(const kiln__env *env, kiln__text *error, void **compiler) {
+static kiln_status compiler_open(const kiln__env *env, int no_line_info, kiln__text *error,
+                                 void **compiler) {
+  (void)no_line_info; /* its kernels never leave this machine */
   *compiler = NULL;
   emu_compiler *c = calloc(1, sizeof *c);
   if (!c) return KILN_OUT_OF_MEMORY;

@@ -47,13 +47,13 @@ works pack build $spec --dry-run --json
 figures at_hand 2
 figures estimated_s 0.0
 size=$(stat -c %s "$a")
-holds "the estimate $(field estimated_bytes) of $size is within 2 %" \
-  [ "$(($(field estimated_bytes | cut -d. -f1) * 50 / size))" = 50 ]
+holds "the estimate $(field estimated_bytes) of $size is within 5 %" \
+  [ "$(($(field estimated_bytes | cut -d. -f1) * 20 / size))" = 20 ]
 
 # shellcheck disable=SC2086
-try pack build $spec --max-size 300K -o "$work/one/b.pack"
+try pack build $spec --max-size 80K -o "$work/one/b.pack"
 holds "--max-size is refused with $rc" [ "$rc" = 1 ]
-holds "and names the largest" grep -Eq "^kiln: the pack would be larger than --max-size 300K: .* \
+holds "and names the largest" grep -Eq "^kiln: the pack would be larger than --max-size 80K: .* \
 the largest kernel is sm_(80|90a) bf16 64 none with [0-9]+ KB; choose fewer" "$work/stderr"
 refuses 1 "--max-size '5X' is no size such as 500000, 800K, 5M or 2G" pack build --max-size 5X
 refuses 1 "head_dim 59 is not a multiple of 8 up to 256; the nearest legal values are 56 and 64" \
@@ -107,10 +107,7 @@ holds "the default of the arch is $default_m" [ "$default_m" = '"block_m":128' ]
 works pack extract "$a" -o "$work/parts"
 # shellcheck disable=SC2086
 works compile $spec -o "$work/whole" --json
-figures kernel_id "$ids"
-for cubin in "$work"/whole/*.cubin; do
-  holds "the cubin of ${cubin##*/} is compile's" cmp "$cubin" "$work/parts/${cubin##*/}"
-done
+compiled=$(field kernel_id)
 holds "two kernels, two records" [ "$(ls "$work/parts" | sed 's/^[^.]*//' | xargs)" = \
   ".cubin .record.json .cubin .record.json" ]
 works pack extract "$a" "$(cut -c1-12 <<<"$ids")" -o "$work/part"
@@ -118,6 +115,38 @@ holds "one kernel by its id" [ "$(ls "$work/part" | wc -l)" = 2 ]
 refuses 1 "0 kernels of $a have an id that begins with \"x\"; kiln pack ls lists them" \
   pack extract "$a" x -o "$work/part"
 refuses 1 "pack extract needs -o DIR, where its files go" pack extract "$a"
+
+# ---- line tables ----
+# sections FILE: their names. code FILE: the entry's machine code, in hex.
+sections() { readelf -SW "$1" 2>/dev/null | grep -oE '^ +\[ *[0-9]+\] \.[^ ]+' | sed 's/.* //'; }
+code() { readelf -x .text.kiln_forward "$1" 2>/dev/null | grep ' 0x'; }
+size=$(stat -c %s "$a")
+holds "two kernels take $size bytes" [ "$size" -le 150000 ]
+# shellcheck disable=SC2086
+works pack build $spec --line-info -o "$work/lines.pack" --json
+figures compiled 0 # the kernels of compile
+# shellcheck disable=SC2086
+works pack build $spec --line-info --dry-run --json
+figures at_hand 2
+works pack ls "$work/lines.pack" --json
+figures kernel_id "$compiled"
+for id in $compiled; do
+  holds "$id is no kernel of the smaller pack" eval '! grep -q "$id" <<<"$ids"'
+done
+works pack diff "$a" "$work/lines.pack" --json
+figures differs options options
+works pack extract "$work/lines.pack" -o "$work/lines"
+for whole in "$work"/whole/*.cubin; do
+  name=${whole##*/}
+  slim=$work/parts/$name
+  holds "with lines the cubin $name is compile's" cmp "$whole" "$work/lines/$name"
+  holds "$name has line tables" grep -qx ".nv_debug_line_sass" <(sections "$whole")
+  holds "a pack's has its code: $(sections "$slim")" grep -qx ".text.kiln_forward" \
+    <(sections "$slim")
+  holds "and none" eval '! sections "$slim" | grep -E "debug_(line|str|ptx)"'
+  holds "the code of $name is there" [ "$(code "$whole" | wc -l)" -gt 1000 ]
+  holds "the code of $name is the same" cmp <(code "$whole") <(code "$slim")
+done
 
 # ---- signing ----
 head -c 32 /dev/urandom >"$work/secret"
@@ -277,7 +306,7 @@ END
 works pack build --manifest "$work/small.lua" -o "$work/manifest.pack" --json
 figures kernels 2
 holds "a manifest and flags give the same bytes" cmp "$a" "$work/manifest.pack"
-try pack build --manifest "$work/small.lua" --max-size 300K -o "$work/never.pack"
+try pack build --manifest "$work/small.lua" --max-size 80K -o "$work/never.pack"
 holds "--max-size holds for a manifest: $rc" [ "$rc" = 1 ]
 holds "and nothing is written" [ ! -e "$work/never.pack" ]
 refuses 1 "--manifest takes the kernels from $work/small.lua; leave --head-dim out, or --manifest" \

@@ -216,7 +216,7 @@ static int devices_open(tester *t) {
 
 static int all_cases(tester *t, int (*one)(tester *t, const conformance_case *c)) {
   int failed = 0, skipped = 0;
-  if (t->ops->open(&t->env, &t->error, &t->compiler) != KILN_OK) {
+  if (t->ops->open(&t->env, 0, &t->error, &t->compiler) != KILN_OK) {
     say(t, "compiler");
     return 1;
   }

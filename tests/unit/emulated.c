@@ -45,7 +45,7 @@ void emulated_create(emulated *e, const char *schedule, int64_t seed, int thread
   const kiln__device_options options = {
       .env = &e->env, .emu_seed = seed, .emu_schedule = schedule, .emu_starve = 0};
   must(e, kiln__emulator_ops.open(&options, &e->error, &e->device));
-  must(e, kiln__emulator_compiler_ops.open(&e->env, &e->error, &e->compiler));
+  must(e, kiln__emulator_compiler_ops.open(&e->env, 0, &e->error, &e->compiler));
   e->shape = (kiln__entry_shape){threads, 1, 48 << 10};
   e->blocks = 1;
 }

@@ -223,7 +223,7 @@ static const kiln__generator_ops generator_ops = {
 
 /* ---- compiler ---- */
 
-static const char *const options[] = {"--fake", "--more"};
+static const char *const options[] = {"--fake", "--more"}, *const lean[] = {"--lean", "--more"};
 
 static kiln_status identify(void *compiler, const char *arch, kiln__compiler_identity *identity,
                             kiln__text *error) {
@@ -231,7 +231,7 @@ static kiln_status identify(void *compiler, const char *arch, kiln__compiler_ide
   (void)arch;
   (void)error;
   snprintf(identity->version, sizeof identity->version, "%s", f->compiler_version);
-  identity->options = options;
+  identity->options = f->no_line_info ? lean : options;
   identity->num_options = f->more_options ? 2 : 1;
   return KILN_OK;
 }
@@ -267,18 +267,20 @@ static fake *fake_of(const kiln__env *env) {
   return ((kiln_context *)((char *)env - offsetof(kiln_context, env)))->device;
 }
 
-static kiln_status open_compiler(const kiln__env *env, kiln__text *error, void **compiler) {
+static kiln_status open_compiler(const kiln__env *env, int no_line_info, kiln__text *error,
+                                 void **compiler) {
   (void)error;
   fake_of(env)->num_opens++;
+  fake_of(env)->no_line_info = no_line_info;
   *compiler = fake_of(env);
   return KILN_OK;
 }
 
-static int locate(const kiln__env *env, const void *compiler, kiln__text *key) {
+static int locate(const kiln__env *env, int no_line_info, const void *compiler, kiln__text *key) {
   const fake *f = fake_of(env);
   (void)compiler;
   if (!f->compiler_key) return 0;
-  kiln__text_string(key, f->compiler_key);
+  kiln__text_printf(key, "%s%s", no_line_info ? "--lean " : "", f->compiler_key);
   return 1;
 }
 

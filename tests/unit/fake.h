@@ -41,6 +41,7 @@ typedef struct fake {
   const char *compiler_version;
   const char *compiler_key; /* what locate says; NULL = only opening tells */
   int more_options;         /* the compiler is called with one option more */
+  int no_line_info;         /* as it was opened; it then gives itself another option */
   int slow_compile;         /* so that others come while one compiles */
 } fake;
 

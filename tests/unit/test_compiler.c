@@ -11,6 +11,7 @@
 
 typedef struct desk {
   char root[64], path[128];
+  int no_line_info; /* of the contexts */
   fake f;
 } desk;
 
@@ -44,6 +45,7 @@ static visit come(desk *d, const char *key, const char *version, int compile_off
   d->f.compiler_key = key;
   d->f.compiler_version = version;
   ctx->compiler = NULL;
+  ctx->no_line_info = d->no_line_info;
   ctx->compile_off = compile_off;
   v.status = kiln_plan_create(ctx, &spec, NULL, NULL, &plan);
   if (plan) {
@@ -84,6 +86,27 @@ START_TEST(another_file_is_opened) {
   expect(come(&d, "another file", "fake 1.0", 0), 1, 0);
   expect(come(&d, "another file", "fake 1.0", 0), 0, 0); /* the note is of the last one */
   expect(come(&d, NULL, "fake 1.0", 0), 1, 0);
+  desk_close(&d);
+}
+END_TEST
+
+/* One compiler, with line tables and without: neither takes the note or the kernel of the other. */
+START_TEST(line_tables_are_another_compiler) {
+  desk d;
+  desk_open(&d);
+  visit with = come(&d, "a file", "fake 1.0", 0);
+  expect(with, 1, 1);
+  d.no_line_info = 1;
+  visit without = come(&d, "a file", "fake 1.0", 0);
+  expect(without, 1, 1);
+  ck_assert_str_ne(with.kernel_id, without.kernel_id);
+  visit again = come(&d, "a file", "fake 1.0", 0);
+  expect(again, 0, 0);
+  ck_assert_str_eq(again.kernel_id, without.kernel_id);
+  d.no_line_info = 0;
+  visit back = come(&d, "a file", "fake 1.0", 0);
+  expect(back, 1, 0);
+  ck_assert_str_eq(back.kernel_id, with.kernel_id);
   desk_close(&d);
 }
 END_TEST
@@ -171,13 +194,13 @@ END_TEST
 
 /* ---- the key of NVRTC ---- */
 
-static int key_of(const char *file, char *key, size_t size) {
+static int key_of(const char *file, int no_line_info, char *key, size_t size) {
   kiln__env env;
   kiln__text text;
   memset(&env, 0, sizeof env);
   env.values[KILN__ENV_KILN_NVRTC] = (char *)file;
   kiln__text_init_fixed(&text, key, size);
-  return kiln__nvrtc_ops.locate(&env, NULL, &text);
+  return kiln__nvrtc_ops.locate(&env, no_line_info, NULL, &text);
 }
 
 START_TEST(the_key_follows_the_file) {
@@ -185,18 +208,20 @@ START_TEST(the_key_follows_the_file) {
   desk d;
   desk_open(&d);
   snprintf(d.path, sizeof d.path, "%s/libnvrtc.so", d.root);
-  ck_assert_int_eq(key_of(d.path, before, sizeof before), 0); /* there is no such file */
+  ck_assert_int_eq(key_of(d.path, 0, before, sizeof before), 0); /* there is no such file */
   snprintf(command, sizeof command, "echo one >%s && touch -d 2020-01-01 %s", d.path, d.path);
   ck_assert_int_eq(system(command), 0);
-  ck_assert_int_eq(key_of(d.path, before, sizeof before), 1);
-  ck_assert_int_eq(key_of(d.path, after, sizeof after), 1);
+  ck_assert_int_eq(key_of(d.path, 0, before, sizeof before), 1);
+  ck_assert_int_eq(key_of(d.path, 0, after, sizeof after), 1);
   ck_assert_str_eq(before, after);
   /* Replaced by a file of the same size and date. */
   usleep(20000); /* a clock tick of the file system */
   snprintf(command, sizeof command, "echo two >%s && touch -d 2020-01-01 %s", d.path, d.path);
   ck_assert_int_eq(system(command), 0);
-  ck_assert_int_eq(key_of(d.path, after, sizeof after), 1);
+  ck_assert_int_eq(key_of(d.path, 0, after, sizeof after), 1);
   ck_assert_str_ne(before, after);
+  ck_assert_int_eq(key_of(d.path, 1, before, sizeof before), 1);
+  ck_assert_str_ne(before, after); /* its options */
   desk_close(&d);
 }
 END_TEST
@@ -208,6 +233,7 @@ Suite *suite_compiler(void) {
   tcase_set_timeout(tests, 60);
   tcase_add_test(tests, a_cached_kernel_opens_no_compiler);
   tcase_add_test(tests, another_file_is_opened);
+  tcase_add_test(tests, line_tables_are_another_compiler);
   tcase_add_test(tests, a_wrong_note_does_no_damage);
   tcase_add_test(tests, a_wrong_note_hides_nothing);
   tcase_add_loop_test(tests, a_damaged_note_is_none, 0, sizeof damage / sizeof damage[0]);

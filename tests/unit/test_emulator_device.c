@@ -63,7 +63,7 @@ START_TEST(a_missing_compiler_is_named) {
   kiln__text_init(&error, 4096);
   setenv("KILN_EMU_CC", "/nowhere/cc", 1);
   ck_assert_int_eq(kiln__env_read(&env), 0);
-  ck_assert_int_eq(kiln__emulator_compiler_ops.open(&env, &error, &compiler), KILN_NO_COMPILER);
+  ck_assert_int_eq(kiln__emulator_compiler_ops.open(&env, 0, &error, &compiler), KILN_NO_COMPILER);
   ck_assert_ptr_null(compiler);
   ck_assert_ptr_nonnull(strstr(kiln__text_get(&error), "/nowhere/cc"));
   kiln__env_free(&env);
@@ -79,7 +79,7 @@ START_TEST(a_path_without_compilers_is_named) {
   unsetenv("KILN_EMU_CC");
   setenv("PATH", "/nowhere", 1);
   ck_assert_int_eq(kiln__env_read(&env), 0);
-  ck_assert_int_eq(kiln__emulator_compiler_ops.open(&env, &error, &compiler), KILN_NO_COMPILER);
+  ck_assert_int_eq(kiln__emulator_compiler_ops.open(&env, 0, &error, &compiler), KILN_NO_COMPILER);
   ck_assert_ptr_nonnull(strstr(kiln__text_get(&error), "install one"));
   kiln__env_free(&env);
   kiln__text_free(&error);

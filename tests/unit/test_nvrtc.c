@@ -94,7 +94,7 @@ START_TEST(an_unusable_choice_is_named) {
   memset(&env, 0, sizeof env);
   env.values[KILN__ENV_KILN_NVRTC] = (char *)choices[_i];
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
-  ck_assert_int_eq(kiln__nvrtc_ops.open(&env, &error, &compiler), KILN_NO_COMPILER);
+  ck_assert_int_eq(kiln__nvrtc_ops.open(&env, 0, &error, &compiler), KILN_NO_COMPILER);
   ck_assert_ptr_null(compiler);
   ck_assert_ptr_nonnull(strstr(sentence, choices[_i]));
   ck_assert_ptr_nonnull(strstr(sentence, "set KILN_NVRTC"));
@@ -110,13 +110,16 @@ typedef struct bench {
   char sentence[4096];
 } bench;
 
-static void bench_open(bench *b) {
+static void bench_open_as(bench *b, int no_line_info) {
   kiln__text error;
   memset(b, 0, sizeof *b);
   kiln__text_init_fixed(&error, b->sentence, sizeof b->sentence);
   ck_assert_int_eq(kiln__env_read(&b->env), 0);
-  ck_assert_msg(kiln__nvrtc_ops.open(&b->env, &error, &b->compiler) == KILN_OK, "%s", b->sentence);
+  ck_assert_msg(kiln__nvrtc_ops.open(&b->env, no_line_info, &error, &b->compiler) == KILN_OK, "%s",
+                b->sentence);
 }
+
+static void bench_open(bench *b) { bench_open_as(b, 0); }
 
 static kiln_status bench_compile(bench *b, const char *text, const char *arch) {
   kiln__text error;
@@ -228,6 +231,37 @@ START_TEST(the_identity) {
 }
 END_TEST
 
+static int has_option(const bench *b, const char *option) {
+  char sentence[256];
+  kiln__text error;
+  kiln__compiler_identity identity;
+  int found = 0;
+  kiln__text_init_fixed(&error, sentence, sizeof sentence);
+  ck_assert_int_eq(kiln__nvrtc_ops.identify(b->compiler, "sm_80", &identity, &error), KILN_OK);
+  for (int i = 0; i < identity.num_options; i++) found += strcmp(identity.options[i], option) == 0;
+  return found;
+}
+
+/* What the assembler says is told either way. */
+START_TEST(line_tables_are_left_out_where_they_are_not_wanted) {
+  bench with, without;
+  bench_open(&with);
+  bench_open_as(&without, 1);
+  ck_assert_int_eq(has_option(&with, "-lineinfo"), 1);
+  ck_assert_int_eq(has_option(&without, "-lineinfo"), 0);
+  ck_assert_int_eq(has_option(&without, "--std=c++17"), 1);
+  ck_assert_int_eq(bench_compile(&with, spilling, "sm_80"), KILN_OK);
+  ck_assert_int_eq(bench_compile(&without, spilling, "sm_80"), KILN_OK);
+  ck_assert_ptr_nonnull(memmem(with.out.image, with.out.image_size, ".nv_debug", 9));
+  ck_assert_ptr_null(memmem(without.out.image, without.out.image_size, ".nv_debug", 9));
+  ck_assert_ptr_null(memmem(without.out.image, without.out.image_size, ".debug_line", 11));
+  ck_assert_int_eq(with.out.entries[0].registers, without.out.entries[0].registers);
+  ck_assert_str_eq(with.out.notes, without.out.notes);
+  bench_close(&with);
+  bench_close(&without);
+}
+END_TEST
+
 static void *compile_in_thread(void *user) {
   bench *b = user;
   return (void *)(intptr_t)bench_compile(b, spilling, "sm_90a");
@@ -264,7 +298,7 @@ static int has_nvrtc(void) {
   void *compiler = NULL;
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
   if (kiln__env_read(&env) != 0) return 0;
-  int found = kiln__nvrtc_ops.open(&env, &error, &compiler) == KILN_OK;
+  int found = kiln__nvrtc_ops.open(&env, 0, &error, &compiler) == KILN_OK;
   if (found) kiln__nvrtc_ops.close(compiler);
   kiln__env_free(&env);
   return found;
@@ -283,6 +317,7 @@ Suite *suite_nvrtc(void) {
   tcase_add_test(tests, a_serialised_wgmma_is_a_note);
   tcase_add_test(tests, an_error_names_the_template_line);
   tcase_add_test(tests, the_identity);
+  tcase_add_test(tests, line_tables_are_left_out_where_they_are_not_wanted);
   tcase_add_test(tests, the_same_bytes_from_anywhere);
   return suite;
 }

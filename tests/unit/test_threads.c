@@ -22,8 +22,9 @@ enum { THREADS = 8, ROUNDS = 25, NUM_SPECS = 4, PACKS = 6, MEMORY = 1 << 20 };
 
 static atomic_int num_compiles; /* every test is a process of its own */
 
-static kiln_status compiler_open(const kiln__env *env, kiln__text *error, void **compiler) {
-  (void)env, (void)error;
+static kiln_status compiler_open(const kiln__env *env, int no_line_info, kiln__text *error,
+                                 void **compiler) {
+  (void)env, (void)no_line_info, (void)error;
   *compiler = &num_compiles;
   return KILN_OK;
 }
