@@ -43,6 +43,16 @@ holds "every record says where" \
 works $tune --json
 holds "a finished tuning starts no measurer" [ "$(logged start)" = 1 ]
 holds "it comes from the records" [ "$(value from_records)" = true ]
+# A tile that the records do not know, as after a change of the search space.
+grep -v '"kind":"choice"' "$journal" |
+  grep -v '"block_m":128,"block_n":48,"num_stages":3' >"$work/fewer"
+holds "one is forgotten" [ "$(grep -o '"tile":{[^}]*}' "$work/fewer" | sort -u | wc -l)" = \
+  $(($(value legal) - 1)) ]
+mv "$work/fewer" "$journal"
+# shellcheck disable=SC2086
+works $tune --json
+holds "it alone is measured: $(value measured)" \
+  [ "$(value measured) $(value known)" = "1 $(value legal)" ]
 
 fresh
 # shellcheck disable=SC2086

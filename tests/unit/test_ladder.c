@@ -100,6 +100,24 @@ START_TEST(steps_by_distance) {
 }
 END_TEST
 
+/* With as many heads, so that the lengths alone are far. */
+START_TEST(what_is_missing_is_named) {
+  const kiln_tile none = KILN_TILE_INIT;
+  kiln__chosen_tile c;
+  tune_at(512, own);
+  kiln__ladder_forget(land.ctx);
+  ck_assert_int_eq(step_at(512, "exact"), KILN_STEP_EXACT);
+  kiln_attn_args shape = land.shape;
+  shape.seqlen_q = shape.seqlen_k = 32768;
+  ck_assert_int_eq(kiln__ladder_choose(land.ctx, &land.spec, &none, &shape, NULL, &c), KILN_OK);
+  ck_assert_int_eq(c.step, KILN_STEP_DEFAULT);
+  ck_assert_int_eq(c.tile.block_m, 0);
+  ck_assert_ptr_nonnull(strstr(c.ladder, "there is no tuning of these sizes"));
+  ck_assert_ptr_nonnull(strstr(c.ladder, "there is no tuning within one bucket of them"));
+  kiln__chosen_free(&c);
+}
+END_TEST
+
 /* Each bucket counts by itself, and the grouping of heads is no distance. */
 START_TEST(every_size_counts) {
   const kiln_tile none = KILN_TILE_INIT;
@@ -288,6 +306,7 @@ Suite *suite_ladder(void) {
   TCase *records = tcase_create("records");
   tcase_add_checked_fixture(records, create, destroy);
   tcase_add_test(records, steps_by_distance);
+  tcase_add_test(records, what_is_missing_is_named);
   tcase_add_test(records, every_size_counts);
   tcase_add_test(records, the_chosen_tile_is_the_record_s);
   tcase_add_test(records, other_environments_are_refused_by_name);

@@ -32,6 +32,7 @@ END_TEST
 
 static struct answers {
   int tunings, tuned; /* calls of tune; whether they leave a record */
+  int choices;        /* calls of choose */
   int block_m;        /* of the records; 64 unless set */
   kiln_status fail;
 } answers;
@@ -72,6 +73,7 @@ static kiln_status fake_choose(const void *choices, const kiln_attn_args *shape,
                                kiln__chosen_tile *chosen) {
   char id[KILN__ID_SIZE];
   (void)choices, (void)device;
+  answers.choices++;
   ck_assert_int_eq(source_id(user, id), 0);
   ck_assert_uint_eq(strlen(id), 64);
   const int known = answers.tuned || shape->seqlen_q >= 4096;
@@ -296,6 +298,49 @@ START_TEST(what_is_not_at_hand_is_passed_over) {
 }
 END_TEST
 
+START_TEST(lengths_of_a_bucket_tune_once) {
+  fake f;
+  kiln_context *ctx = tuned_context(&f);
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  int choices = 0;
+  ctx->ladder.mode = KILN__TUNE_MEASURE;
+  for (int seqlen = 1000; seqlen <= 1100; seqlen++) {
+    kiln_attn_args args = args_at(seqlen);
+    ck_assert_int_eq(kiln_attn_forward(ctx, &spec, &args, NULL), KILN_OK);
+    if (seqlen == 1000) choices = answers.choices;
+  }
+  ck_assert_int_eq(answers.tunings, 1);
+  ck_assert_int_eq(answers.choices, choices); /* the ladder is climbed for the first alone */
+  ck_assert_int_eq(f.num_loads, 1);
+  ck_assert_int_eq(f.num_launches, 101);
+  fake_context_destroy(ctx);
+}
+END_TEST
+
+/* By none of the modes is anything chosen, rendered, compiled or loaded in a capture. */
+START_TEST(a_first_call_in_a_capture_is_refused) {
+  const kiln__tune_mode modes[] = {KILN__TUNE_OFF, KILN__TUNE_CACHED, KILN__TUNE_MEASURE};
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_attn_args args = args_at(1024);
+  for (int i = 0; i < 3; i++) {
+    fake f;
+    kiln_context *ctx = tuned_context(&f);
+    kiln_plan *plan;
+    ctx->ladder.mode = modes[i];
+    f.capturing = 1;
+    ck_assert_int_eq(kiln_attn_forward(ctx, &spec, &args, NULL), KILN_CAPTURE_ACTIVE);
+    ck_assert_int_eq(kiln_plan_create(ctx, &spec, NULL, &args, &plan), KILN_CAPTURE_ACTIVE);
+    ck_assert_ptr_null(plan);
+    ck_assert_int_eq(answers.choices + answers.tunings, 0);
+    ck_assert_int_eq(f.num_renders + f.num_compiles + f.num_loads + f.num_launches, 0);
+    f.capturing = 0;
+    ck_assert_int_eq(kiln_attn_forward(ctx, &spec, &args, NULL), KILN_OK);
+    ck_assert_int_eq(answers.tunings, modes[i] == KILN__TUNE_MEASURE);
+    fake_context_destroy(ctx);
+  }
+}
+END_TEST
+
 START_TEST(a_capture_takes_what_is_there) {
   fake f;
   kiln_context *ctx = tuned_context(&f);
@@ -348,6 +393,8 @@ Suite *suite_ladder_plans(void) {
   tcase_add_test(tests, the_default_tile_is_loaded_once);
   tcase_add_test(tests, buckets_take_what_is_at_hand);
   tcase_add_test(tests, what_is_not_at_hand_is_passed_over);
+  tcase_add_test(tests, lengths_of_a_bucket_tune_once);
+  tcase_add_test(tests, a_first_call_in_a_capture_is_refused);
   tcase_add_test(tests, a_capture_takes_what_is_there);
   tcase_add_test(tests, prewarmed_calls_load_nothing);
   suite_add_tcase(suite, tests);
