@@ -221,18 +221,12 @@ static char *sentence(const candidate_row *row, kiln_plan_step step) {
   return length < 0 ? NULL : text;
 }
 
-static json_t *tile_json(const kiln_tile *tile) {
-  return json_pack("{s:i, s:i, s:i, s:i}", "block_m", (int)tile->block_m, "block_n",
-                   (int)tile->block_n, "num_stages", (int)tile->num_stages, "num_warps",
-                   (int)tile->num_warps);
-}
-
 static json_t *candidates_json(const kiln__line *line) {
   json_t *list = json_array();
   for (int i = 0; i < line->num_candidates; i++) {
     const kiln__candidate *c = &line->candidates[i];
     const char *outcome = kiln__outcome_name(c->outcome);
-    json_t *row = json_pack("{s:o, s:s}", "tile", tile_json(&c->tile), "outcome", outcome);
+    json_t *row = json_pack("{s:o, s:s}", "tile", kiln__line_tile(&c->tile), "outcome", outcome);
     if (c->outcome == KILN__OUTCOME_TIMED)
       json_object_set_new(row, "time_us", json_real((double)c->median_ns / 1e3));
     json_array_append_new(list, row);
@@ -245,7 +239,7 @@ static json_t *record_json(const candidate_row *row) {
   json_t *object = json_pack("{s:s, s:I, s:s, s:s, s:f, s:o, s:f, s:o}", "file", row->choice->place,
                              "line", (json_int_t)row->choice->number, "gpu", line->environment.name,
                              "strategy", line->strategy, "time_us", median_us(line, &line->tile),
-                             "default_tile", tile_json(&line->standard), "default_us",
+                             "default_tile", kiln__line_tile(&line->standard), "default_us",
                              median_us(line, &line->standard), "candidates", candidates_json(line));
   if (row->hard[0]) json_object_set_new(object, "differs", json_string(row->hard));
   if (row->soft[0]) json_object_set_new(object, "differs_slightly", json_string(row->soft));

@@ -43,20 +43,14 @@ static void free_entries(command *c) {
   free(c->entries);
 }
 
-static json_t *tile_json(const kiln_tile *tile) {
-  return json_pack("{s:i, s:i, s:i, s:i}", "block_m", (int)tile->block_m, "block_n",
-                   (int)tile->block_n, "num_stages", (int)tile->num_stages, "num_warps",
-                   (int)tile->num_warps);
-}
-
 /* Two tunings of one problem that chose differently: the later one holds, and both are listed. */
 static void note_conflict(command *c, const entry *old, const entry *new) {
   if (old->kind != KILN__LINE_CHOICE || kiln__tile_compare(&old->tile, &new->tile) == 0) return;
   json_t *key = json_loads(old->key, 0, NULL);
   json_t *problem = json_incref(json_object_get(key, "problem"));
-  json_array_append_new(c->conflicts,
-                        json_pack("{s:o, s:o, s:o}", "problem", problem, "left_out",
-                                  tile_json(&old->tile), "taken", tile_json(&new->tile)));
+  json_array_append_new(c->conflicts, json_pack("{s:o, s:o, s:o}", "problem", problem, "left_out",
+                                                kiln__line_tile(&old->tile), "taken",
+                                                kiln__line_tile(&new->tile)));
   json_decref(key);
 }
 

@@ -138,14 +138,10 @@ static kiln_status add(kiln_context *ctx, const plan_key *key, const kiln_attn_a
 /* A capture allows neither choosing nor loading; kernels take any sizes. */
 static kiln_status find_captured(kiln_context *ctx, const plan_key *key, struct CUstream_st *stream,
                                  kiln_plan **plan) {
-  char sentence[1024];
-  kiln__text error;
   int capturing = 0;
-  kiln__text_init_fixed(&error, sentence, sizeof sentence);
-  kiln_status status = ctx->ops->is_capturing(ctx->device, stream, &capturing, &error);
-  if (status != KILN_OK) return kiln__context_fail_text(ctx, status, &error);
-  if (capturing) *plan = look(ctx, key, NULL, 0);
-  return KILN_OK;
+  kiln_status status = kiln__is_capturing(ctx, stream, &capturing);
+  if (status == KILN_OK && capturing) *plan = look(ctx, key, NULL, 0);
+  return status;
 }
 
 kiln_status kiln_attn_forward(kiln_context *ctx, const kiln_attn_spec *spec,

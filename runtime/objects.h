@@ -73,6 +73,8 @@ kiln_status kiln__binary_make(kiln_context *ctx, const kiln_source *source, unsi
 /* binary.c: sets registers, spills, shared memory and notes from what the compiler said; takes the
  * notes. OUT_OF_MEMORY. */
 kiln_status kiln__binary_take_resources(kiln_binary *binary, kiln__compiled *compiled);
+/* plan.c: whether work on the stream is being captured. */
+kiln_status kiln__is_capturing(kiln_context *ctx, struct CUstream_st *stream, int *capturing);
 /* plan.c: as kiln_plan_create_with; refuses while `stream` is captured. at_hand: nothing is
  * compiled; what no pack and no cache has is MISSING_KERNEL. */
 kiln_status kiln__plan_create(kiln_context *ctx, const kiln_attn_spec *spec, const kiln_tile *tile,

@@ -22,15 +22,20 @@ void kiln_attn_args_pack(kiln_attn_args *args, const kiln_attn_spec *spec) {
   args->o_stride = (kiln_stride){args->seqlen_q * row_q * dim_v, row_q * dim_v, dim_v};
 }
 
-/* Loading and compiling allocate, which a capture forbids. */
-static kiln_status refuse_capture(kiln_context *ctx, struct CUstream_st *stream) {
+kiln_status kiln__is_capturing(kiln_context *ctx, struct CUstream_st *stream, int *capturing) {
   char sentence[1024];
   kiln__text error;
-  int capturing = 0;
+  *capturing = 0;
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
-  kiln_status status = ctx->ops->is_capturing(ctx->device, stream, &capturing, &error);
-  if (status != KILN_OK) return kiln__context_fail_text(ctx, status, &error);
-  if (!capturing) return KILN_OK;
+  kiln_status status = ctx->ops->is_capturing(ctx->device, stream, capturing, &error);
+  return status == KILN_OK ? status : kiln__context_fail_text(ctx, status, &error);
+}
+
+/* Loading and compiling allocate, which a capture forbids. */
+static kiln_status refuse_capture(kiln_context *ctx, struct CUstream_st *stream) {
+  int capturing = 0;
+  kiln_status status = kiln__is_capturing(ctx, stream, &capturing);
+  if (status != KILN_OK || !capturing) return status;
   return kiln__context_fail(
       ctx, KILN_CAPTURE_ACTIVE,
       "a stream capture is active and this kernel is not loaded yet: create its plan "
