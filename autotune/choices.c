@@ -128,7 +128,7 @@ typedef struct search {
   kiln__environment here;
   kiln__problem problem;
   candidate_row best[KILN_STEP_NEAR_DEVICE + 1]; /* by step */
-  candidate_row refused[2];                      /* the first of this bucket, and near it */
+  candidate_row refused[2];                      /* the last of this bucket, and near it */
 } search;
 
 /* The sum of the distances in buckets; -1 where one is further than its neighbour, or the heads are
@@ -163,8 +163,7 @@ static void judge(search *s, const kiln__choice *choice) {
   else if (is_near_device(there, &s->here))
     row.step = KILN_STEP_NEAR_DEVICE;
   if (row.step == KILN_STEP_DEFAULT) {
-    candidate_row *first = &s->refused[row.distance > 0];
-    if (!first->choice) *first = row;
+    s->refused[row.distance > 0] = row;
     return;
   }
   candidate_row *best = &s->best[row.step];
@@ -192,13 +191,13 @@ static double median_us(const kiln__line *line, const kiln_tile *tile) {
 
 /* Why nothing holds at a step: what would have come nearest. */
 static json_t *refusal(const search *s, kiln_plan_step step) {
-  const candidate_row *first = &s->refused[step == KILN_STEP_NEAR_SHAPE];
+  const candidate_row *other = &s->refused[step == KILN_STEP_NEAR_SHAPE];
   if (s->choices->count == 0) return json_string("there is no tuning of this kernel");
   if (step == KILN_STEP_NEAR_DEVICE)
     return json_string("there is no tuning of these sizes on another device of this kind");
-  if (first->choice)
-    return json_sprintf("%s:%lld is of another environment: %s", first->choice->place,
-                        (long long)first->choice->number, first->hard);
+  if (other->choice)
+    return json_sprintf("%s:%lld is of another environment: %s", other->choice->place,
+                        (long long)other->choice->number, other->hard);
   return json_string(step == KILN_STEP_EXACT ? "there is no tuning of these sizes"
                                              : "there is no tuning within one bucket of them");
 }
