@@ -261,7 +261,7 @@ static char *ladder_text(const search *s, kiln_plan_step step) {
     json_array_append_new(steps, step_json(s, (kiln_plan_step)i, i == (int)step));
   if (step == KILN_STEP_DEFAULT)
     json_array_append_new(steps, json_pack("{s:s, s:b}", "step", step_names[step], "taken", 1));
-  else
+  else if (s->best[step].choice)
     json_object_set_new(root, "record", record_json(&s->best[step]));
   char *text = json_dumps(root, JSON_COMPACT);
   json_decref(root);

@@ -18,7 +18,7 @@ static kiln_status no_memory(kiln_context *ctx) {
 void kiln__chosen_free(kiln__chosen_tile *chosen) {
   free(chosen->why);
   free(chosen->ladder);
-  *chosen = (kiln__chosen_tile){0};
+  chosen->why = chosen->ladder = NULL;
 }
 
 /* ---- records ---- */
@@ -148,7 +148,7 @@ static void refuse_illegal(wish *w, kiln__chosen_tile *c) {
 static kiln_status find(wish *w, kiln__chosen_tile *c) {
   kiln_context *ctx = w->ctx;
   pthread_mutex_lock(&ctx->ladder.lock);
-  const void *choices;
+  const void *choices = NULL;
   kiln_status status = read_choices(ctx, &w->spec, &choices);
   if (status == KILN_OK &&
       ctx->services.tuner->choose(choices, w->shape, &ctx->info, tell_source_id, w, c) != KILN_OK)
@@ -218,7 +218,9 @@ static kiln_status find_or_measure(wish *w, kiln__chosen_tile *c) {
                                                      w->ctx->ladder.mode == KILN__TUNE_MEASURE);
   kiln_status status = find(w, c);
   if (status != KILN_OK || !measures || c->step == KILN_STEP_EXACT) return status;
-  kiln__chosen_free(c);
+  kiln__chosen_tile found = *c; /* given up: another thread may be measuring the same */
+  c->why = c->ladder = NULL;
+  kiln__chosen_free(&found);
   pthread_mutex_lock(&w->ctx->ladder.measure_lock);
   status = measure(w, c);
   pthread_mutex_unlock(&w->ctx->ladder.measure_lock);
