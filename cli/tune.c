@@ -225,7 +225,8 @@ const kiln__verb kiln__verb_tune = {
     .name = "tune",
     .usage = "SELECTION|--problems FILE [--strategy NAME] [--budget 60s] [--records FILE] "
              "[--simulate JOURNAL] [--report FILE.html]",
-    .sentence = "Chooses tiles by measuring, or by replaying what was measured.",
+    .sentence = "Chooses tiles by measuring, or by replaying what was measured; without sizes at "
+                "four lengths: 256, 1024, 4096, 16384.",
     .flags = flags,
     .groups = KILN__TAKES_SELECTION | KILN__TAKES_SHAPE | KILN__TAKES_TARGET,
     .run = run,
