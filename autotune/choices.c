@@ -52,8 +52,8 @@ typedef struct words {
 } words;
 
 static words words_of(const kiln_attn_spec *spec) {
-  return (words){{"choice", spec->arch, spec->dtype == KILN_DTYPE_FP16 ? "fp16" : "bf16",
-                  spec->mask == KILN_MASK_CAUSAL ? "causal" : "none", NULL}};
+  return (words){
+      {"choice", spec->arch, kiln__line_dtype(spec->dtype), kiln__line_mask(spec->mask), NULL}};
 }
 
 void kiln__choices_init(kiln__choices *c, const kiln_attn_spec *spec) {

@@ -148,6 +148,8 @@ static json_t *write_rows(const row *rows, const void *members) {
 
 json_t *kiln__line_spec(const kiln_attn_spec *spec) { return write_rows(spec_rows, spec); }
 json_t *kiln__line_shape(const kiln_attn_args *shape) { return write_rows(shape_rows, shape); }
+const char *kiln__line_dtype(kiln_dtype dtype) { return dtype_names[dtype]; }
+const char *kiln__line_mask(kiln_mask mask) { return mask_names[mask]; }
 json_t *kiln__line_tile(const kiln_tile *tile) { return write_rows(tile_rows, tile); }
 
 static json_t *write_candidate(const kiln__candidate *c) {

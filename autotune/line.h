@@ -78,5 +78,8 @@ const char *kiln__outcome_name(kiln__outcome outcome);
 json_t *kiln__line_spec(const kiln_attn_spec *spec);
 json_t *kiln__line_shape(const kiln_attn_args *shape);
 json_t *kiln__line_tile(const kiln_tile *tile);
+/* Words by which lines name what a resolved spec has. */
+const char *kiln__line_dtype(kiln_dtype dtype);
+const char *kiln__line_mask(kiln_mask mask);
 
 #endif

@@ -22,12 +22,6 @@ typedef struct kiln__plan_row {
   int owns_plan; /* of the rows that share one, the one that destroys it */
 } kiln__plan_row;
 
-static int same_spec(const kiln_attn_spec *a, const kiln_attn_spec *b) {
-  return strcmp(a->arch, b->arch) == 0 && a->pass == b->pass && a->algorithm == b->algorithm &&
-         a->dtype == b->dtype && a->head_dim == b->head_dim && a->head_dim_v == b->head_dim_v &&
-         a->mask == b->mask;
-}
-
 static kiln_status make_key(kiln_context *ctx, const kiln_attn_spec *spec,
                             const kiln_attn_args *given, plan_key *key) {
   kiln_tile unused;
@@ -47,7 +41,7 @@ static kiln_plan *find(const kiln_context *ctx, const plan_key *key) {
   for (const kiln__plan_row *row = ctx->plans; row; row = row->next)
     if (row->key.seqlen_q == key->seqlen_q && row->key.seqlen_k == key->seqlen_k &&
         row->key.heads == key->heads && row->key.gqa == key->gqa &&
-        same_spec(&row->key.spec, &key->spec))
+        kiln__same_spec(&row->key.spec, &key->spec))
       return row->plan;
   return NULL;
 }
@@ -57,13 +51,10 @@ static kiln_plan *find(const kiln_context *ctx, const plan_key *key) {
 static kiln_plan *find_like(const kiln_context *ctx, const plan_key *key,
                             const kiln__chosen_tile *c) {
   for (const kiln__plan_row *row = ctx->plans; row; row = row->next) {
-    const kiln_tile *tile = &row->plan->tile;
-    if (!same_spec(&row->key.spec, &key->spec)) continue;
+    if (!kiln__same_spec(&row->key.spec, &key->spec)) continue;
     if (!c || (c->step == KILN_STEP_DEFAULT && row->plan->step == KILN_STEP_DEFAULT))
       return row->plan;
-    if (tile->block_m == c->tile.block_m && tile->block_n == c->tile.block_n &&
-        tile->num_stages == c->tile.num_stages && tile->num_warps == c->tile.num_warps)
-      return row->plan;
+    if (kiln__tile_matches(&row->plan->tile, &c->tile)) return row->plan;
   }
   return NULL;
 }

@@ -102,6 +102,19 @@ kiln_status kiln__context_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln_
   return call_end(&call, status);
 }
 
+int kiln__same_spec(const kiln_attn_spec *a, const kiln_attn_spec *b) {
+  return strcmp(a->arch, b->arch) == 0 && a->pass == b->pass && a->algorithm == b->algorithm &&
+         a->dtype == b->dtype && a->head_dim == b->head_dim && a->head_dim_v == b->head_dim_v &&
+         a->mask == b->mask;
+}
+
+int kiln__tile_matches(const kiln_tile *tile, const kiln_tile *wanted) {
+  return (!wanted->block_m || wanted->block_m == tile->block_m) &&
+         (!wanted->block_n || wanted->block_n == tile->block_n) &&
+         (!wanted->num_stages || wanted->num_stages == tile->num_stages) &&
+         (!wanted->num_warps || wanted->num_warps == tile->num_warps);
+}
+
 /* Takes what the caller filled: a spec whose arch is terminated, and a tile or none. */
 kiln_status kiln__take_spec(kiln_context *ctx, const kiln_attn_spec *from_spec,
                             const kiln_tile *from_tile, kiln_attn_spec *spec, kiln_tile *tile) {

@@ -77,7 +77,7 @@ static kiln_status read_choices(kiln_context *ctx, const kiln_attn_spec *spec,
   const char *files[MOST_FILES];
   for (kiln__known_spec *k = ctx->ladder.known; k; k = k->next) {
     *choices = k->choices;
-    if (kiln__pack_same_spec(&k->spec, spec)) return KILN_OK;
+    if (kiln__same_spec(&k->spec, spec)) return KILN_OK;
   }
   kiln__known_spec *made = calloc(1, sizeof *made);
   if (!made) return no_memory(ctx);

@@ -62,6 +62,10 @@ kiln_status kiln__source_render(kiln_context *ctx, unsigned flags, kiln_source *
  * */
 kiln_status kiln__take_spec(kiln_context *ctx, const kiln_attn_spec *from_spec,
                             const kiln_tile *from_tile, kiln_attn_spec *spec, kiln_tile *tile);
+/* generate.c: whether two specs are equal, field by field; whether a tile has every field of the
+ * wanted one that is not 0. */
+int kiln__same_spec(const kiln_attn_spec *a, const kiln_attn_spec *b);
+int kiln__tile_matches(const kiln_tile *tile, const kiln_tile *wanted);
 /* generate.c: the sizes of a shape, before any kernel is known. */
 kiln_status kiln__check_sizes(kiln_context *ctx, const kiln_attn_args *shape);
 /* binary.c: as kiln_binary_compile; without the PTX it comes from the cache faster, and what is to

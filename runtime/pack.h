@@ -86,6 +86,5 @@ kiln_pack *kiln__pack_hold(kiln_pack *pack);        /* one more reference */
 int kiln__pack_digest_is(const char *sha256, const void *bytes, size_t size);
 /* Whether the text below a source's header is that of this source id. */
 int kiln__pack_is_source(const char *source_id, const char *text, size_t length);
-int kiln__pack_same_spec(const kiln_attn_spec *a, const kiln_attn_spec *b);
 
 #endif

@@ -78,12 +78,6 @@ int kiln__pack_is_source(const char *source_id, const char *text, size_t length)
   return kiln__pack_digest_is(source_id, header_end + 1, length - (size_t)(header_end + 1 - text));
 }
 
-int kiln__pack_same_spec(const kiln_attn_spec *a, const kiln_attn_spec *b) {
-  return strcmp(a->arch, b->arch) == 0 && a->pass == b->pass && a->algorithm == b->algorithm &&
-         a->dtype == b->dtype && a->head_dim == b->head_dim && a->head_dim_v == b->head_dim_v &&
-         a->mask == b->mask;
-}
-
 /* ---- header ---- */
 
 static int is_zero(const reader *r, uint64_t from, uint64_t to) {

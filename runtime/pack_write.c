@@ -97,7 +97,7 @@ static item *find_item(kiln_pack_writer *writer, const item *like) {
 static int has_other_default(const kiln_pack_writer *writer, const kiln_binary *binary) {
   for (size_t i = 0; i < writer->count; i++) {
     const item *it = &writer->items[i];
-    if (it->is_default && kiln__pack_same_spec(&it->spec, &binary->record.spec) &&
+    if (it->is_default && kiln__same_spec(&it->spec, &binary->record.spec) &&
         !same_tile(&it->tile, &binary->record.tile))
       return 1;
   }
@@ -182,7 +182,7 @@ static void choose_defaults(kiln_pack_writer *writer) {
     item *best = &writer->items[i];
     for (size_t j = 0; j < writer->count; j++) {
       item *other = &writer->items[j];
-      if (!kiln__pack_same_spec(&best->spec, &other->spec)) continue;
+      if (!kiln__same_spec(&best->spec, &other->spec)) continue;
       if (other->is_default || (!best->is_default && tile_is_smaller(&other->tile, &best->tile)))
         best = other;
     }

@@ -75,20 +75,13 @@ static kiln_status open_path(kiln_context *ctx) {
 
 /* ---- looking ---- */
 
-static int tile_matches(const kiln_tile *tile, const kiln_tile *wanted) {
-  return (!wanted->block_m || wanted->block_m == tile->block_m) &&
-         (!wanted->block_n || wanted->block_n == tile->block_n) &&
-         (!wanted->num_stages || wanted->num_stages == tile->num_stages) &&
-         (!wanted->num_warps || wanted->num_warps == tile->num_warps);
-}
-
 /* The default tile goes before every other that matches. */
 static const kiln__pack_row *find_row(const kiln_pack *pack, const kiln_attn_spec *spec,
                                       const kiln_tile *tile) {
   const kiln__pack_row *found = NULL;
   for (int64_t i = 0; i < pack->count; i++) {
     const kiln__pack_row *row = &pack->rows[i];
-    if (!kiln__pack_same_spec(&row->record.spec, spec) || !tile_matches(&row->record.tile, tile))
+    if (!kiln__same_spec(&row->record.spec, spec) || !kiln__tile_matches(&row->record.tile, tile))
       continue;
     if (row->is_default) return row;
     if (!found) found = row;

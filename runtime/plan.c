@@ -189,16 +189,10 @@ static kiln_status refuse_missing(kiln_context *ctx, kiln_attn_spec *spec, const
   return kiln__context_fail_text(ctx, KILN_MISSING_KERNEL, &error);
 }
 
-/* A tile of zeros is any tile. */
-static int is_tile(const kiln_tile *tile, const kiln_tile *wanted) {
-  return !wanted->block_m ||
-         (tile->block_m == wanted->block_m && tile->block_n == wanted->block_n &&
-          tile->num_stages == wanted->num_stages && tile->num_warps == wanted->num_warps);
-}
-
 static kiln_status describe(kiln_context *ctx, plan_choice *choice, kiln_plan *plan) {
   kiln__chosen_tile *c = &choice->chosen;
-  const int passed_over = c->step != KILN_STEP_EXPLICIT && !is_tile(&plan->tile, &c->tile);
+  const int passed_over =
+      c->step != KILN_STEP_EXPLICIT && !kiln__tile_matches(&plan->tile, &c->tile);
   plan->step = passed_over ? KILN_STEP_DEFAULT : c->step;
   plan->why = explain(plan, c->why, passed_over);
   plan->ladder = c->ladder ? c->ladder : strdup("{}");
