@@ -1,6 +1,7 @@
 /* hillclimb: the model's best few race with the default; then the neighbours of the fastest are
  * measured, then those of the next fastest, and so on, a race at a time. It ends when everything
- * near the leader is known, or a share of the space has been measured.
+ * near the leader is known, or a share of the space has been measured. Where it would end on a
+ * handful of tiles, for the default stands alone, the next ones of the model's order come first.
  *
  * Of tiles that differ in num_stages alone only the first goes into the start: the model hardly
  * tells them apart, and they are neighbours. */
@@ -14,6 +15,7 @@
 #define SHARE       5   /* at most one of so many tiles is measured ... */
 #define LEAST_TRIED 8   /* ... but so many at least, */
 #define MOST_TRIED  28  /* and so many at most */
+#define FEW         14  /* tiles: a climb that ends on fewer goes on in the model's order */
 #define NEAR        110 /* per cent of the leader's time: only so near is looked for more */
 
 static int differ_in_stages(const kiln_tile *a, const kiln_tile *b) {
@@ -29,6 +31,15 @@ static int find_start(const kiln__space *space, int wanted, int *out) {
       repeated |= differ_in_stages(&space->tiles[out[k]], &space->tiles[space->order[i]]);
     if (!repeated) out[count++] = space->order[i];
   }
+  return count;
+}
+
+/* The first of the model's order of which nothing is known. */
+static int find_next_predicted(const kiln__search *s, int wanted, int *out) {
+  int count = 0;
+  for (int i = 0; i < s->space->count && count < wanted; i++)
+    if (s->known[s->space->order[i]].outcome == KILN__OUTCOME_UNKNOWN)
+      out[count++] = s->space->order[i];
   return count;
 }
 
@@ -82,22 +93,24 @@ static int find_next(const kiln__search *s, int room, char *seen, int *out) {
   return count;
 }
 
+static int least(int a, int b) { return a < b ? a : b; }
+
 static int most_of(const kiln__space *space) {
-  const int share = space->count / SHARE < MOST_TRIED ? space->count / SHARE : MOST_TRIED;
-  const int most = share > LEAST_TRIED ? share : LEAST_TRIED;
-  return most < space->count ? most : space->count;
+  const int share = least(space->count / SHARE, MOST_TRIED);
+  return least(share > LEAST_TRIED ? share : LEAST_TRIED, space->count);
 }
 
 static kiln_status run(kiln__search *s) {
   int tiles[KILN__NEIGHBOURS_MAX];
   char *seen = malloc((size_t)s->space->count + 1);
   const int most = most_of(s->space);
-  int count = find_start(s->space, most / 2 < START ? most / 2 : START, tiles);
+  int count = find_start(s->space, least(most / 2, START), tiles);
   kiln_status status = seen ? KILN_OK : KILN_OUT_OF_MEMORY;
   while (status == KILN_OK && count > 0 && !s->out_of_time) {
     status = kiln__search_race(s, tiles, count);
-    const int room = most - count_known(s);
-    count = room > 0 ? find_next(s, room, seen, tiles) : 0;
+    const int known = count_known(s);
+    count = known < most ? find_next(s, most - known, seen, tiles) : 0;
+    if (count == 0) count = find_next_predicted(s, least(most, FEW) - known, tiles);
   }
   free(seen);
   return status;

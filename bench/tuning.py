@@ -2,8 +2,8 @@
 
     python3 bench/tuning.py JOURNAL [MORE...]
 
-For every problem of a journal that an exhaustive tuning finished: the place that the measured best
-has in the cost model's order, and what hillclimb would have chosen from the same times (a replay,
+For every problem of a journal that an exhaustive tuning finished: the places that the measured best
+and the choice (which may tie with it) have in the cost model's order, and what hillclimb would have chosen from the same times (a replay,
 with their spread): its time over the best one, its measurements over all. Where MORE journals hold
 the same problems, how many of their tunings chose the same tile. The last lines sum up.
 """
@@ -137,6 +137,7 @@ def judge(judged, record, journal):
     return {
         "tiles": len(record["candidates"]),
         "place": order.index(best) + 1,
+        "choice": order.index(tile_of(record["tile"])) + 1,
         "gain": times[tile_of(record["default"])] / times[tile_of(record["tile"])],
         "climbed": times[chosen] / times[tile_of(record["tile"])],
         "share": climbed.known / len(record["candidates"]),
@@ -154,14 +155,14 @@ def main():
         sys.exit(__doc__)
     judged, rows = Judge(), []
     known = [choices(path) for path in journals]
-    print(f"{'problem':36} {'tiles':>5} {'best is':>7} {'gain':>6} {'climbed':>8} {'of them':>7}")
+    print(f"{'problem':36} {'tiles':>5} {'best is':>7} {'choice':>7} {'gain':>6} {'climbed':>8} {'of them':>7}")
     for key, record in known[0].items():
         if record["strategy"] != "exhaustive":
             continue
         row = judge(judged, record, journals[0])
         rows.append(row)
         print(
-            f"{name_of(record):36} {row['tiles']:5} {row['place']:6}. {row['gain']:6.3f}"
+            f"{name_of(record):36} {row['tiles']:5} {row['place']:6}. {row['choice']:6}. {row['gain']:6.3f}"
             f" {row['climbed']:8.3f} {row['share']:7.2f}"
         )
     for key, record in known[0].items():
@@ -171,8 +172,12 @@ def main():
             print(f"{name_of(record)}: {count} of {len(tiles)} tunings chose {winner}")
     if not rows:
         return
-    held = sum(row["place"] <= TOP for row in rows)
-    print(f"the model's first {TOP} hold the best of {held} of {len(rows)} problems")
+    best = sum(row["place"] <= TOP for row in rows)
+    choice = sum(row["choice"] <= TOP for row in rows)
+    print(
+        f"of {len(rows)} problems the model's first {TOP} hold the best of {best}, the choice of"
+        f" {choice}"
+    )
     near = sum(row["climbed"] <= 1.02 for row in rows)
     print(
         f"hillclimb within 2 % of exhaustive: {near} of {len(rows)}, worst"

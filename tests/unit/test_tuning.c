@@ -69,6 +69,17 @@ START_TEST(hillclimb_is_near_exhaustive_where_the_model_errs) {
 }
 END_TEST
 
+/* All neighbours of the default are slow, and so is every start: one tile more would end the climb. */
+START_TEST(a_default_that_stands_alone_does_not_end_the_climb) {
+  const kiln_tile standard = landscape_default(&land);
+  for (int i = 0; i < land.count; i++) land.rows[i].median_ns = 400000;
+  landscape_row(&land, &standard)->median_ns = 200000;
+  const kiln_tune_result r = tune("hillclimb", 1);
+  expect_tile(&r.tile, &standard);
+  ck_assert_int_eq(r.known, 14);
+}
+END_TEST
+
 START_TEST(exhaustive_finds_the_fastest) {
   const kiln_tune_result r = tune("exhaustive", 3);
   int64_t best = INT64_MAX;
@@ -399,6 +410,7 @@ Suite *suite_tuning(void) {
   tcase_add_test(compare, hillclimb_is_near_exhaustive_where_the_model_errs);
   tcase_add_checked_fixture(tests, create_land, destroy_land);
   tcase_set_timeout(tests, 60);
+  tcase_add_test(tests, a_default_that_stands_alone_does_not_end_the_climb);
   tcase_add_test(tests, exhaustive_finds_the_fastest);
   tcase_add_test(tests, estimate_measures_nothing);
   tcase_add_test(tests, noise_does_not_change_the_choice);
