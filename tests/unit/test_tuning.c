@@ -69,7 +69,7 @@ START_TEST(hillclimb_is_near_exhaustive_where_the_model_errs) {
 }
 END_TEST
 
-/* All neighbours of the default are slow, and so is every start: one tile more would end the climb. */
+/* The neighbours of the default are slow, and every start is: that does not end the climb. */
 START_TEST(a_default_that_stands_alone_does_not_end_the_climb) {
   const kiln_tile standard = landscape_default(&land);
   for (int i = 0; i < land.count; i++) land.rows[i].median_ns = 400000;
