@@ -10,13 +10,14 @@ local function row(name, parent, entries)
   names[#names + 1] = name
 end
 
--- families: which kernel families may serve it, the first that serves a spec is taken.
+-- families: which kernel families may serve it, the first that serves a spec is taken; backward:
+-- those of the backward pass.
 -- Under "nominal" are the figures of the cost model (tiles.lua): of one multiprocessor and clock,
 -- or of a usual device of that architecture (A100, RTX A6000, L40S, H200, RTX PRO 6000), where the
 -- one at hand is not asked. They choose what is measured first, never what is legal.
 row("sm_80", nil, {
   major = 8, minor = 0,
-  families = { "ampere" },
+  families = { "ampere" }, backward = {},
   smem_per_block = 163 * 1024,
   smem_per_sm = 164 * 1024,
   smem_reserved = 1024, -- taken from smem_per_sm by every resident block

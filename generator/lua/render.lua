@@ -20,14 +20,16 @@ local templates = engine.new(host.template, host.load)
 
 -- The family that serves a spec. The first one's reason is given when none does.
 local function family_of(spec, arch_row)
-  local names = spec.algorithm == "standard" and { "standard" } or arch_row.families
+  local names = spec.pass == "backward" and arch_row.backward or arch_row.families
   local first_reason
+  if spec.algorithm == "standard" then names = { "standard" } end
   for _, name in ipairs(names) do
     local family = require(name)
     local ok, reason = family.serves(spec, arch_row)
     if ok then return family end
     first_reason = first_reason or reason
   end
+  first_reason = first_reason or ("%s has no backward kernels"):format(arch_row.name)
   return nil, first_reason, "unsupported"
 end
 
@@ -154,7 +156,7 @@ local function complete_record(kernel)
     spec = json.object(kernel.spec, schema.names("spec")),
     tile = json.object(kernel.tile, schema.names("tile")),
     workspace = list_of(mapped(own.workspace, item_with_defaults), item_order),
-    maps = json.object(maps, { "q", "k", "v", "o" }),
+    maps = json.object(maps, { "q", "k", "v", "o", "do", "dq", "dk", "dv" }),
     entries = list_of(mapped(own.entries, entry_with_defaults), entry_order),
     smem = list_of(own.smem, smem_order),
   }, record_order)

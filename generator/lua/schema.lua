@@ -16,8 +16,8 @@ local fields = {
     flag = "--arch", sentence = "Architecture to generate for; empty is the best of the device.",
   },
   {
-    group = "spec", name = "pass", type = "enum", default = "forward", values = { "forward" },
-    numbers = { forward = 0, backward = 1 }, refused = { backward = "is not built yet" },
+    group = "spec", name = "pass", type = "enum", default = "forward",
+    values = { "forward", "backward" }, numbers = { forward = 0, backward = 1 },
     flag = "--pass", sentence = "Pass: the attention itself, or its gradients.",
   },
   {
