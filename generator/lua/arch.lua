@@ -17,7 +17,7 @@ end
 -- one at hand is not asked. They choose what is measured first, never what is legal.
 row("sm_80", nil, {
   major = 8, minor = 0,
-  families = { "ampere" }, backward = {},
+  families = { "ampere" }, backward = { "ampere_backward" },
   smem_per_block = 163 * 1024,
   smem_per_sm = 164 * 1024,
   smem_reserved = 1024, -- taken from smem_per_sm by every resident block

@@ -1,0 +1,195 @@
+-- ampere_backward.lua: the kernel family of mma.sync and cp.async for the gradients: a block owns
+-- some keys and walks over the queries that see them, as FlashAttention-2 does. Called by
+-- render.lua, as docs/architecture.md tells of families.
+--
+-- Invariant: check() is arithmetic on shared memory and registers only, and whatever it accepts
+-- renders and runs right.
+
+local layout = require("layout")
+local dtypes = require("dtype")
+
+local ampere = { name = "ampere_backward", template = "backward/ampere.tmpl.cu" }
+
+-- Preferred tiles: { block_m, block_n, num_stages, num_warps } where head_dim and head_dim_v are at
+-- most `upto`. The default is the first legal one.
+local preferred = {
+  { upto = 64, { 64, 128, 2, 8 }, { 64, 64, 2, 4 } },
+  { upto = 128, { 64, 128, 2, 8 }, { 64, 64, 2, 8 }, { 64, 64, 1, 8 }, { 32, 64, 1, 4 } },
+  { upto = 256, { 64, 64, 2, 8 }, { 64, 64, 1, 8 }, { 32, 32, 1, 4 } },
+}
+
+-- Numbers that a thread may keep: about 60 registers remain for fragments and addresses.
+local MAX_LIVE = 200
+
+-- ---- who computes what ----
+
+-- How warps share a product of rows x cols tiles of 16 x 16: tile (i, j) belongs to the warp in row
+-- i mod `rows` and column j mod `cols`. Taken is what costs least in products and in reads of
+-- shared memory. Columns of a ragged product need not come out even.
+local function deal(rows, cols, warps, is_ragged)
+  local best
+  for r = 1, math.min(rows, warps) do
+    local c = warps // r
+    local even = r * c == warps and rows % r == 0 and (is_ragged or cols % c == 0)
+    local a, b = rows // r, layout.ceil_div(cols, c)
+    local cost = 3 * a * b + 4 * (a + b)
+    if even and (not best or cost < best.cost) then
+      best = { rows = r, cols = c, row_tiles = a, col_tiles = b, all_cols = cols, cost = cost,
+               is_ragged = cols % c ~= 0, numbers = 8 * a * b }
+    end
+  end
+  return best
+end
+
+local function derive(spec, tile)
+  local m, n, warps = tile.block_m // 16, tile.block_n // 16, tile.num_warps
+  local x = { threads = 32 * warps }
+  x.qk_rows = layout.rows(layout.round_up(spec.head_dim, 16))
+  x.v_rows = layout.rows(layout.round_up(spec.head_dim_v, 16))
+  x.p_rows = layout.rows(tile.block_n)
+  local d, dv = x.qk_rows.cols // 16, x.v_rows.cols // 16
+  x.s, x.dk, x.dv = deal(m, n, warps), deal(n, d, warps, true), deal(n, dv, warps, true)
+  x.dq = deal(m, d, warps, true)
+  if x.s then -- registers of a thread: dk and dv, then scores and their gradients, or dq
+    x.live = x.dk.numbers + x.dv.numbers + math.max(2 * x.s.numbers, x.dq.numbers)
+  end
+  local q_bytes = tile.block_m * x.qk_rows.pitch
+  x.dout_from = q_bytes
+  x.rows_from = q_bytes + tile.block_m * x.v_rows.pitch
+  x.stage_bytes = x.rows_from + 8 * tile.block_m
+  x.map = layout.map({
+    { name = "k", bytes = tile.block_n * x.qk_rows.pitch },
+    { name = "v", bytes = tile.block_n * x.v_rows.pitch },
+    { name = "ring", bytes = tile.num_stages * x.stage_bytes },
+    { name = "p", bytes = tile.block_m * x.p_rows.pitch },
+    { name = "ds", bytes = tile.block_m * x.p_rows.pitch },
+  })
+  x.acc_numbers = x.dq.numbers * x.threads -- of a block of dq in fp32
+  return x
+end
+
+function ampere.serves(spec)
+  if spec.pass ~= "backward" then
+    return nil, "the ampere_backward family has only the backward pass"
+  end
+  if spec.algorithm ~= "flash" then
+    return nil, "the ampere_backward family has no standard algorithm"
+  end
+  return true
+end
+
+-- wanted: the fields that were given, or nil.
+function ampere.default_tile(spec, arch, wanted)
+  wanted = wanted or {}
+  local reason
+  for _, row in ipairs(preferred) do
+    for _, t in ipairs(math.max(spec.head_dim, spec.head_dim_v) <= row.upto and row or {}) do
+      local tile = {
+        block_m = wanted.block_m or t[1], block_n = wanted.block_n or t[2],
+        num_stages = wanted.num_stages or t[3], num_warps = wanted.num_warps or t[4],
+      }
+      local ok, why = ampere.check(spec, tile, arch)
+      if ok then return tile end
+      reason = reason or why
+    end
+  end
+  return nil, reason
+end
+
+local function check_shape(tile)
+  if tile.num_warps ~= 4 and tile.num_warps ~= 8 then
+    return nil, ("num_warps %d is not 4 or 8"):format(tile.num_warps)
+  end
+  for _, name in ipairs({ "block_m", "block_n" }) do
+    local size = tile[name]
+    if size % 16 ~= 0 or size < 16 or size > 128 then
+      return nil, ("%s %d is not a multiple of 16 from 16 to 128"):format(name, size)
+    end
+  end
+  if tile.num_stages < 1 or tile.num_stages > 2 then
+    return nil, ("num_stages %d is not 1 or 2"):format(tile.num_stages)
+  end
+  return true
+end
+
+function ampere.check(spec, tile, arch)
+  local ok, sentence = check_shape(tile)
+  if not ok then return nil, sentence end
+  local x = derive(spec, tile)
+  if not x.s then
+    sentence = "scores of %d x %d do not come out even for %d warps"
+    return nil, sentence:format(tile.block_m, tile.block_n, tile.num_warps)
+  end
+  ok, sentence = layout.fits(x.map, arch)
+  if not ok then return nil, sentence end
+  if x.live <= MAX_LIVE then return true end
+  sentence = "the tile keeps %d scores and gradients in the registers of a thread, %d fit"
+  return nil, sentence:format(x.live, MAX_LIVE)
+end
+
+-- How the block copies a tensor's rows between global and shared memory.
+local function copy_of(name, rows, dim, rows_layout, threads)
+  local c = layout.copy(rows, rows_layout.chunks, threads)
+  c.name, c.rows, c.dim, c.layout = name, rows, dim, rows_layout
+  c.padded = rows_layout.cols ~= dim
+  return c
+end
+
+function ampere.values(spec, tile, arch)
+  local x, dtype = derive(spec, tile), dtypes[spec.dtype]
+  local d, dv, m, n = spec.head_dim, spec.head_dim_v, tile.block_m, tile.block_n
+  x.block_m, x.block_n, x.num_stages = m, n, tile.num_stages
+  x.head_dim_v, x.at = dv, x.map.at
+  x.copies = {
+    copy_of("q", m, d, x.qk_rows, x.threads), copy_of("dout", m, dv, x.v_rows, x.threads),
+    copy_of("k", n, d, x.qk_rows, x.threads), copy_of("v", n, dv, x.v_rows, x.threads),
+  }
+  x.stores = {
+    copy_of("dk", n, d, x.qk_rows, x.threads), copy_of("dv", n, dv, x.v_rows, x.threads),
+    copy_of("dq", m, d, x.qk_rows, x.threads),
+  }
+  x.causal, x.dtype, x.deterministic = spec.mask == "causal", spec.dtype, spec.deterministic == 1
+  x.mma, x.pack = "mma_m16n8k16_" .. spec.dtype, dtype.pack
+  x.unpack, x.unpack_high = "unpack_" .. spec.dtype, "x >> 16"
+  -- Adds of four numbers at once and stmatrix came with sm_90.
+  x.is_hopper = arch.major >= 9
+  return x
+end
+
+-- ---- for the tuner: tiles.lua ----
+
+ampere.axes = {
+  { name = "block_m", values = { 16, 32, 64, 128 } },
+  { name = "num_warps", values = { 4, 8 } },
+  { name = "block_n", values = layout.multiples(16, 128) },
+  { name = "num_stages", values = { 1, 2 } },
+}
+
+-- ---- the launch record ----
+
+function ampere.record(spec, tile)
+  local x = derive(spec, tile)
+  local q_blocks = { { "seqlen_q", tile.block_m }, { "num_heads", 1 }, { "batch", 1 } }
+  local k_blocks = { { "seqlen_k", tile.block_n }, { "num_heads_k", 1 }, { "batch", 1 } }
+  local function entry(name, shared_bytes, grid)
+    return { name = name, threads = x.threads, shared_bytes = shared_bytes, grid = grid,
+             params = { "args" } }
+  end
+  local workspace = {
+    { name = "dq", bytes = 4 * x.acc_numbers, dims = q_blocks },
+    { name = "rows", bytes = 8 * tile.block_m, dims = q_blocks },
+  }
+  if spec.deterministic == 1 then
+    workspace[3] = { name = "turns", bytes = 4, dims = q_blocks }
+  end
+  return {
+    layout = "backward.1", smem = x.map.list, workspace = workspace,
+    entries = {
+      entry("kiln_preprocess", 0, q_blocks),
+      entry("kiln_backward", x.map.bytes, k_blocks),
+      entry("kiln_convert", tile.block_m * x.qk_rows.pitch, q_blocks),
+    },
+  }
+end
+
+return ampere
