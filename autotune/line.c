@@ -21,11 +21,12 @@ typedef struct row {
   int is_soft;              /* of environments */
   int64_t least, most;      /* of numbers */
   const char *const *names; /* of enums, ended by NULL */
+  int is_late;              /* 0 where a line has no such member, and not written then */
 } row;
 
 #define FIELD(type, member) offsetof(type, member), sizeof(((type *)0)->member)
 #define ENV(member, kind, soft) \
-  { #member, FIELD(kiln__environment, member), kind, soft, 0, INT64_MAX, NULL }
+  { #member, FIELD(kiln__environment, member), kind, soft, 0, INT64_MAX, NULL, 0 }
 
 static const row environment_rows[] = {
     ENV(compute_capability, ROW_TEXT, 0),
@@ -48,7 +49,7 @@ static const char *const dtype_names[] = {"fp16", "bf16", "e4m3", NULL};
 static const char *const mask_names[] = {"none", "causal", NULL};
 
 #define SPEC(member, kind, names) \
-  { #member, FIELD(kiln_attn_spec, member), kind, 0, 1, 65536, names }
+  { #member, FIELD(kiln_attn_spec, member), kind, 0, 1, 65536, names, 0 }
 static const row spec_rows[] = {
     SPEC(arch, ROW_TEXT, NULL),
     SPEC(pass, ROW_ENUM, pass_names),
@@ -57,11 +58,12 @@ static const row spec_rows[] = {
     SPEC(head_dim, ROW_INT32, NULL),
     SPEC(head_dim_v, ROW_INT32, NULL),
     SPEC(mask, ROW_ENUM, mask_names),
+    {"deterministic", FIELD(kiln_attn_spec, deterministic), ROW_INT32, 0, 0, 1, NULL, 1},
     {0},
 };
 
 #define NUMBER(type, member, least, most) \
-  { #member, FIELD(type, member), ROW_INT32, 0, least, most, NULL }
+  { #member, FIELD(type, member), ROW_INT32, 0, least, most, NULL, 0 }
 static const row problem_rows[] = {
     NUMBER(kiln__problem, seqlen_q_log2, 0, 63),
     NUMBER(kiln__problem, seqlen_k_log2, 0, 63),
@@ -91,9 +93,9 @@ _Static_assert(sizeof outcome_names / sizeof *outcome_names == KILN__OUTCOME_COU
                "every outcome has a name");
 
 #define MEASURED(member, kind) \
-  { #member, FIELD(kiln__candidate, member), kind, 0, 0, INT64_MAX / 1000, NULL }
+  { #member, FIELD(kiln__candidate, member), kind, 0, 0, INT64_MAX / 1000, NULL, 0 }
 static const row candidate_rows[] = {
-    {"outcome", FIELD(kiln__candidate, outcome), ROW_ENUM, 0, 0, 0, outcome_names},
+    {"outcome", FIELD(kiln__candidate, outcome), ROW_ENUM, 0, 0, 0, outcome_names, 0},
     MEASURED(median_ns, ROW_INT64),
     MEASURED(mad_ns, ROW_INT64),
     MEASURED(lower_ns, ROW_INT64),
@@ -135,6 +137,7 @@ static json_t *write_rows(const row *rows, const void *members) {
   json_t *object = json_object();
   for (const row *r = rows; r->name; r++) {
     json_t *value = NULL;
+    if (r->is_late && number_at(r, members) == 0) continue;
     if (r->kind == ROW_TEXT)
       value = json_string((const char *)members + r->offset);
     else if (r->kind == ROW_ENUM)
@@ -251,6 +254,10 @@ static int read_rows(const reader *in, const row *rows, const json_t *object, vo
   for (const row *r = rows; r->name; r++) {
     const json_t *value = json_object_get(object, r->name);
     int bad = 0;
+    if (!value && r->is_late) {
+      store_number(r, members, 0);
+      continue;
+    }
     if (!value) return refuse(in, r->name, "is missing");
     if (r->kind == ROW_TEXT)
       bad = read_text(in, r, value, members);
@@ -308,8 +315,8 @@ static int was_timed(const kiln__line *line, const kiln_tile *tile) {
 }
 
 static int read_choice(const reader *in, const json_t *root, kiln__line *line) {
-  static const row strategy_row = {"strategy", FIELD(kiln__line, strategy), ROW_TEXT, 0, 0, 0,
-                                   NULL};
+  static const row strategy_row = {"strategy", FIELD(kiln__line, strategy), ROW_TEXT, 0, 0, 0, NULL,
+                                   0};
   line->tile = line->standard = (kiln_tile)KILN_TILE_INIT;
   if (read_member(in, root, "tile", tile_rows, &line->tile)) return -1;
   if (read_member(in, root, "default", tile_rows, &line->standard)) return -1;

@@ -124,6 +124,10 @@ static void describe(const kiln__line *line, json_t *row) {
   json_object_set_new(row, "kind", json_string(is_choice ? "choice" : "candidate"));
   json_object_set_new(row, "gpu", json_string(line->environment.name));
   json_object_set_new(row, "arch", json_string(p->spec.arch));
+  if (p->spec.pass == KILN_PASS_BACKWARD) {
+    json_object_set_new(row, "pass", json_string("backward"));
+    json_object_set_new(row, "deterministic", json_integer(p->spec.deterministic));
+  }
   json_object_set_new(row, "head_dim", json_integer(p->spec.head_dim));
   json_object_set_new(row, "head_dim_v", json_integer(p->spec.head_dim_v));
   json_object_set_new(row, "seqlen_q_log2", json_integer(p->seqlen_q_log2));

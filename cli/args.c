@@ -351,11 +351,20 @@ static void print_fields(const kiln__verb *verb, const kiln__schema *schema, boo
   for (int i = 0; i < schema->num_fields; i++) {
     const kiln__field *field = &schema->fields[i];
     if (field->is_tile != tile || !takes_field(verb, field)) continue;
-    print_flag(field->flag, verb->groups & KILN__TAKES_SELECTION ? "LIST" : "VALUE",
-               field->sentence);
-    print_values(field);
+    const kiln__choice *choice;
+    kiln__schema_find_flag(schema, field->flag, &choice);
+    if (choice) { /* a switch */
+      print_flag(field->flag, NULL, field->sentence);
+    } else {
+      print_flag(field->flag, verb->groups & KILN__TAKES_SELECTION ? "LIST" : "VALUE",
+                 field->sentence);
+      print_values(field);
+    }
     for (int c = 0; c < field->num_choices; c++) {
-      snprintf(choices, sizeof choices, "the same as %s %s", field->flag, field->choices[c].value);
+      if (&field->choices[c] == choice) continue;
+      snprintf(choices, sizeof choices,
+               choice ? "the opposite, and the default" : "the same as %s %s", field->flag,
+               field->choices[c].value);
       print_flag(field->choices[c].flag, NULL, choices);
     }
   }

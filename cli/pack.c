@@ -55,12 +55,12 @@ static int compare_numbers(const int *a, const int *b, int count) {
 /* By spec, then tile. */
 static int compare_kernels(const void *first, const void *second) {
   const kiln_pack_kernel *a = first, *b = second;
-  const int x[] = {a->spec.pass,       a->spec.algorithm, a->spec.dtype,   a->spec.head_dim,
-                   a->spec.head_dim_v, a->spec.mask,      a->tile.block_m, a->tile.block_n,
-                   a->tile.num_stages, a->tile.num_warps};
-  const int y[] = {b->spec.pass,       b->spec.algorithm, b->spec.dtype,   b->spec.head_dim,
-                   b->spec.head_dim_v, b->spec.mask,      b->tile.block_m, b->tile.block_n,
-                   b->tile.num_stages, b->tile.num_warps};
+  const int x[] = {a->spec.pass,       a->spec.algorithm,  a->spec.dtype,         a->spec.head_dim,
+                   a->spec.head_dim_v, a->spec.mask,       a->spec.deterministic, a->tile.block_m,
+                   a->tile.block_n,    a->tile.num_stages, a->tile.num_warps};
+  const int y[] = {b->spec.pass,       b->spec.algorithm,  b->spec.dtype,         b->spec.head_dim,
+                   b->spec.head_dim_v, b->spec.mask,       b->spec.deterministic, b->tile.block_m,
+                   b->tile.block_n,    b->tile.num_stages, b->tile.num_warps};
   const int arch = strcmp(a->spec.arch, b->spec.arch);
   if (arch) return arch;
   const int numbers = compare_numbers(x, y, sizeof x / sizeof x[0]);

@@ -62,7 +62,9 @@ static bool is_number(const json_t *row, const char *name, int32_t wanted) {
 }
 
 static bool matches(const json_t *row, const kiln_attn_spec *spec, const kiln_attn_args *shape) {
-  return is_word(row, "mask", kiln__mask_name(spec->mask)) &&
+  const bool names_pass = json_object_get(row, "pass") || spec->pass != KILN_PASS_FORWARD;
+  return (!names_pass || is_word(row, "pass", kiln__pass_name(spec->pass))) &&
+         is_word(row, "mask", kiln__mask_name(spec->mask)) &&
          is_word(row, "dtype", kiln__dtype_name(spec->dtype)) &&
          is_number(row, "head_dim", spec->head_dim) &&
          is_number(row, "head_dim_v", spec->head_dim_v) &&

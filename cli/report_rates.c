@@ -23,7 +23,8 @@ static bool computes_same(const kiln_attn_spec *a, const kiln_attn_spec *b) {
 }
 
 static bool is_family(const kiln_attn_spec *a, const kiln_attn_spec *b) {
-  return strcmp(a->arch, b->arch) == 0 && a->algorithm == b->algorithm;
+  return strcmp(a->arch, b->arch) == 0 && a->algorithm == b->algorithm &&
+         a->deterministic == b->deterministic;
 }
 
 static bool same_roofline(const kiln__timing *a, const kiln__timing *b) {

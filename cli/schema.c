@@ -163,12 +163,12 @@ const kiln__field *kiln__schema_find_flag(const kiln__schema *schema, const char
   *choice = NULL;
   for (int i = 0; i < schema->num_fields; i++) {
     const kiln__field *field = &schema->fields[i];
-    if (strcmp(field->flag, flag) == 0) return field;
     for (int c = 0; c < field->num_choices; c++) {
       if (strcmp(field->choices[c].flag, flag) != 0) continue;
       *choice = &field->choices[c];
       return field;
     }
+    if (strcmp(field->flag, flag) == 0) return field;
   }
   return NULL;
 }

@@ -21,10 +21,11 @@ enum { KILN__CHOICES_MAX = 8 };
 
 typedef struct kiln__field {
   const char *name; /* "head_dim" */
-  const char *flag; /* "--head-dim"; where the schema has none, it is made from the name */
+  const char *flag; /* "--head-dim"; where the schema has none, it is made from the name, and may be
+                       a choice too: "--deterministic", which then takes no value */
   const char *sentence;
   bool is_tile;
-  bool takes_zero;           /* 0 stands for a choice of Kiln's: left out of `values` */
+  bool takes_zero;           /* 0 is its default: what it is where nothing is said */
   const char *default_value; /* as text */
   const char **values;       /* every legal value, as text */
   int num_values;

@@ -68,7 +68,8 @@ static kiln_status all_archs(kiln_context *ctx, int device, axis *a) {
 }
 
 /* A head_dim_v that is not given is head_dim, a tile that is not given is Kiln's choice: the pairs
- * and tiles that make sense are those of explicit lists. */
+ * and tiles that make sense are those of explicit lists. A pass that is not given is the forward
+ * one: who wants no gradients is not made to pay for them. */
 static kiln_status fill_axis(kiln_context *ctx, int device, const kiln__args *args,
                              kiln__open_field open, axis *a) {
   const char *given = kiln__args_get(args, a->field->flag);
@@ -78,6 +79,7 @@ static kiln_status fill_axis(kiln_context *ctx, int device, const kiln__args *ar
   if (open == KILN__OPEN_IS_ALL && is_arch) return all_archs(ctx, device, a);
   if (open == KILN__OPEN_IS_GRID && strcmp(a->field->name, "head_dim") == 0)
     return split_list("64,128,256", a);
+  if (strcmp(a->field->name, "pass") == 0) return KILN_OK;
   if (open == KILN__OPEN_IS_GRID && (is_arch || strcmp(a->field->name, "algorithm") == 0))
     return KILN_OK;
   if (open != KILN__OPEN_IS_DEFAULT && !a->field->takes_zero) {
@@ -213,21 +215,29 @@ const char *kiln__algorithm_name(kiln_algorithm algorithm) {
   return algorithm == KILN_ALGORITHM_STANDARD ? "standard" : "flash";
 }
 
+const char *kiln__pass_name(kiln_pass pass) {
+  return pass == KILN_PASS_BACKWARD ? "backward" : "forward";
+}
+
 kiln__variant_text kiln__variant_describe(const kiln_attn_spec *spec) {
   kiln__variant_text text;
   char dim_v[16] = "";
   if (spec->head_dim_v != spec->head_dim)
     snprintf(dim_v, sizeof dim_v, "/%d", (int)spec->head_dim_v);
-  snprintf(text.text, sizeof text.text, "%s %s %d%s %s%s", spec->arch,
+  snprintf(text.text, sizeof text.text, "%s %s %d%s %s%s%s%s", spec->arch,
            kiln__dtype_name(spec->dtype), (int)spec->head_dim, dim_v, kiln__mask_name(spec->mask),
+           spec->pass == KILN_PASS_BACKWARD ? " backward" : "",
+           spec->deterministic ? " deterministic" : "",
            spec->algorithm == KILN_ALGORITHM_STANDARD ? " standard" : "");
   return text;
 }
 
 kiln__variant_text kiln__variant_stem(const kiln_attn_spec *spec, const kiln_tile *tile) {
   kiln__variant_text stem;
-  snprintf(stem.text, sizeof stem.text, "%s-%s-%s-%d-%d-%s-m%dn%ds%dw%d",
-           kiln__algorithm_name(spec->algorithm), spec->arch, kiln__dtype_name(spec->dtype),
+  snprintf(stem.text, sizeof stem.text, "%s%s%s-%s-%s-%d-%d-%s-m%dn%ds%dw%d",
+           kiln__algorithm_name(spec->algorithm),
+           spec->pass == KILN_PASS_BACKWARD ? "-backward" : "",
+           spec->deterministic ? "-deterministic" : "", spec->arch, kiln__dtype_name(spec->dtype),
            (int)spec->head_dim, (int)spec->head_dim_v, kiln__mask_name(spec->mask),
            (int)tile->block_m, (int)tile->block_n, (int)tile->num_stages, (int)tile->num_warps);
   return stem;
@@ -235,6 +245,9 @@ kiln__variant_text kiln__variant_stem(const kiln_attn_spec *spec, const kiln_til
 
 void kiln__variant_json(json_t *object, const kiln_attn_spec *spec, const kiln_tile *tile) {
   json_object_set_new(object, "arch", json_string(spec->arch));
+  json_object_set_new(object, "pass", json_string(kiln__pass_name(spec->pass)));
+  if (spec->pass == KILN_PASS_BACKWARD)
+    json_object_set_new(object, "deterministic", json_integer(spec->deterministic));
   json_object_set_new(object, "algorithm", json_string(kiln__algorithm_name(spec->algorithm)));
   json_object_set_new(object, "dtype", json_string(kiln__dtype_name(spec->dtype)));
   json_object_set_new(object, "head_dim", json_integer(spec->head_dim));

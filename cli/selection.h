@@ -24,7 +24,7 @@ typedef struct kiln__selection {
   char reason[1024];
 } kiln__selection;
 
-/* What a field that was not given stands for. */
+/* What a field that was not given stands for. The pass is always forward then, deterministic 0. */
 typedef enum kiln__open_field {
   KILN__OPEN_IS_DEFAULT, /* its default                                     */
   KILN__OPEN_IS_ALL,     /* every legal value; of arch, those the device runs */
@@ -43,9 +43,10 @@ void kiln__selection_destroy(kiln__selection *selection);
 const char *kiln__dtype_name(kiln_dtype dtype);
 const char *kiln__mask_name(kiln_mask mask);
 const char *kiln__algorithm_name(kiln_algorithm algorithm);
+const char *kiln__pass_name(kiln_pass pass);
 
-/* "sm_90a bf16 128 causal", with the head_dim_v where it differs and the algorithm where it is not
- * flash. */
+/* "sm_90a bf16 128 causal", with the head_dim_v where it differs, and the pass and the algorithm
+ * where they are not forward and flash. */
 typedef struct kiln__variant_text {
   char text[96];
 } kiln__variant_text;
@@ -55,7 +56,8 @@ kiln__variant_text kiln__variant_describe(const kiln_attn_spec *spec);
 /* Without blanks, tile and all, for the name of a file. */
 kiln__variant_text kiln__variant_stem(const kiln_attn_spec *spec, const kiln_tile *tile);
 
-/* Adds arch, dtype, head_dim, head_dim_v, mask, algorithm and tile to an object. */
+/* Adds arch, pass, algorithm, dtype, head_dim, head_dim_v, mask and tile to an object, and
+ * deterministic for a backward pass. */
 void kiln__variant_json(json_t *object, const kiln_attn_spec *spec, const kiln_tile *tile);
 
 #endif

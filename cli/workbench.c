@@ -56,7 +56,7 @@ struct kiln__workbench {
 static bool same_spec(const kiln_attn_spec *a, const kiln_attn_spec *b) {
   return strcmp(a->arch, b->arch) == 0 && a->pass == b->pass && a->algorithm == b->algorithm &&
          a->dtype == b->dtype && a->head_dim == b->head_dim && a->head_dim_v == b->head_dim_v &&
-         a->mask == b->mask;
+         a->mask == b->mask && a->deterministic == b->deterministic;
 }
 
 static bool same_tile(const kiln_tile *a, const kiln_tile *b) {

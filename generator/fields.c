@@ -17,6 +17,7 @@ const kiln__field kiln__spec_fields[] = {
     MEMBER(kiln_attn_spec, head_dim, KILN__FIELD_INT),
     MEMBER(kiln_attn_spec, head_dim_v, KILN__FIELD_INT),
     MEMBER(kiln_attn_spec, mask, KILN__FIELD_INT),
+    MEMBER(kiln_attn_spec, deterministic, KILN__FIELD_INT),
     {NULL, 0, 0, KILN__FIELD_INT},
 };
 
@@ -63,6 +64,15 @@ void kiln__fields_read(lua_State *L, int index, const kiln__field *fields, void 
     kiln__field_store(L, lua_gettop(L), field, members);
     lua_pop(L, 1);
   }
+}
+
+int kiln__fields_same(const kiln__field *fields, const void *a, const void *b) {
+  for (; fields->name; fields++) {
+    const char *x = (const char *)a + fields->offset, *y = (const char *)b + fields->offset;
+    const int is_text = fields->kind == KILN__FIELD_TEXT;
+    if (is_text ? strncmp(x, y, fields->size) : memcmp(x, y, fields->size)) return 0;
+  }
+  return 1;
 }
 
 const kiln__field *kiln__field_find(const kiln__field *fields, const char *name) {

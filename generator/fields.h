@@ -28,6 +28,7 @@ void kiln__fields_push(lua_State *L, const kiln__field *fields, const void *memb
 void kiln__fields_read(lua_State *L, int index, const kiln__field *fields, void *members);
 /* Stores the value at `index` into one field. Raises. */
 void kiln__field_store(lua_State *L, int index, const kiln__field *field, void *members);
+int kiln__fields_same(const kiln__field *fields, const void *a, const void *b);
 /* NULL when there is none of this name. */
 const kiln__field *kiln__field_find(const kiln__field *fields, const char *name);
 

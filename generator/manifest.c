@@ -113,8 +113,8 @@ static int describe_body(lua_State *L) {
 
 static int is_among(const reading *r, size_t count, const kernel *k) {
   for (size_t i = 0; i < count; i++)
-    if (memcmp(&r->kernels[i].spec, &k->spec, sizeof k->spec) == 0 &&
-        memcmp(&r->kernels[i].tile, &k->tile, sizeof k->tile) == 0)
+    if (kiln__fields_same(kiln__spec_fields, &r->kernels[i].spec, &k->spec) &&
+        kiln__fields_same(kiln__tile_fields, &r->kernels[i].tile, &k->tile))
       return 1;
   return 0;
 }

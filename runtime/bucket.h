@@ -1,6 +1,6 @@
 /* Buckets of sizes: round(log2 x), 0 for x <= 1, in whole numbers. Sizes of one bucket share a plan
- * of kiln_attn_forward; tuning records name the same buckets (autotune/line.c). Included by
- * forward.c. */
+ * of kiln_attn_forward and kiln_attn_backward; tuning records name the same buckets
+ * (autotune/line.c). Included by call.c. */
 #ifndef KILN_RUNTIME_BUCKET_H
 #define KILN_RUNTIME_BUCKET_H
 

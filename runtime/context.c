@@ -148,7 +148,7 @@ void kiln_context_destroy(kiln_context *ctx) {
   if (ctx->pid != getpid()) ctx->device = NULL;
   if (ctx->tuner) ctx->services.tuner->close(ctx->tuner);
   pthread_mutex_destroy(&ctx->tuner_lock);
-  kiln__forward_close(ctx);
+  kiln__call_close(ctx);
   kiln__ladder_close(ctx);
   kiln__generate_close(ctx);
   kiln__compiler_close(ctx);

@@ -91,8 +91,8 @@ void kiln__generate_close(kiln_context *ctx);
 /* compiler.c */
 void kiln__compiler_close(kiln_context *ctx);
 
-/* forward.c: destroys the plans that kiln_attn_forward keeps */
-void kiln__forward_close(kiln_context *ctx);
+/* call.c: destroys the plans that the calls of one step keep */
+void kiln__call_close(kiln_context *ctx);
 
 /* Copies a struct that the caller filled and that begins with its size, however old or new its
  * header is. 0, or -1 when its size is none. */

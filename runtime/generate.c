@@ -1,5 +1,6 @@
 /* Specs, tiles and sources: the public functions over the generator's table.
  * The generator is one Lua state: it is made at its first use and called under a lock. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "runtime/rendering.h"
 
 #define ARCH_WITHOUT_DEVICE "sm_90a"
+#define OLDEST_SPEC         offsetof(kiln_attn_spec, deterministic)
 
 typedef struct generator_call { /* one call: the lock, the message */
   kiln_context *ctx;
@@ -55,14 +57,30 @@ int kiln__context_templates(kiln_context *ctx, char stamp[KILN__ID_SIZE]) {
   return stamped;
 }
 
+/* Into the caller's spec as far as its size goes. What an older header has no field for must be at
+ * its default. */
+static kiln_status give_spec(kiln_context *ctx, const kiln_attn_spec *whole, kiln_attn_spec *spec) {
+  if (spec->size < sizeof *spec && whole->deterministic)
+    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                              "spec.size has no room for deterministic: compile with the header of "
+                              "this version");
+  kiln__info_copy(spec, whole, sizeof *whole);
+  return KILN_OK;
+}
+
 kiln_status kiln_attn_spec_set(kiln_context *ctx, kiln_attn_spec *spec, const char *field,
                                const char *text) {
   generator_call call;
-  if (!spec || !field || !text || spec->size != sizeof *spec) return kiln__context_null(ctx);
-  kiln_status status = call_begin(ctx, &call);
+  kiln_attn_spec whole;
+  kiln_tile none;
+  kiln_status status = kiln__context_enter(ctx);
+  if (status == KILN_OK && (!field || !text)) status = kiln__context_null(ctx);
+  if (status == KILN_OK) status = kiln__take_spec(ctx, spec, NULL, &whole, &none);
+  if (status == KILN_OK) status = call_begin(ctx, &call);
   if (status != KILN_OK) return status;
-  status = call.ops->set_spec(ctx->generator, spec, field, text, call.error, sizeof call.error);
-  return call_end(&call, status);
+  status = call.ops->set_spec(ctx->generator, &whole, field, text, call.error, sizeof call.error);
+  status = call_end(&call, status);
+  return status == KILN_OK ? give_spec(ctx, &whole, spec) : status;
 }
 
 kiln_status kiln_tile_set(kiln_context *ctx, kiln_tile *tile, const char *field, const char *text) {
@@ -105,7 +123,7 @@ kiln_status kiln__context_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln_
 int kiln__same_spec(const kiln_attn_spec *a, const kiln_attn_spec *b) {
   return strcmp(a->arch, b->arch) == 0 && a->pass == b->pass && a->algorithm == b->algorithm &&
          a->dtype == b->dtype && a->head_dim == b->head_dim && a->head_dim_v == b->head_dim_v &&
-         a->mask == b->mask;
+         a->mask == b->mask && a->deterministic == b->deterministic;
 }
 
 int kiln__tile_matches(const kiln_tile *tile, const kiln_tile *wanted) {
@@ -118,7 +136,8 @@ int kiln__tile_matches(const kiln_tile *tile, const kiln_tile *wanted) {
 /* Takes what the caller filled: a spec whose arch is terminated, and a tile or none. */
 kiln_status kiln__take_spec(kiln_context *ctx, const kiln_attn_spec *from_spec,
                             const kiln_tile *from_tile, kiln_attn_spec *spec, kiln_tile *tile) {
-  if (!from_spec || kiln__copy_sized(spec, sizeof *spec, from_spec, sizeof *spec) != 0)
+  *spec = (kiln_attn_spec)KILN_ATTN_SPEC_INIT;
+  if (!from_spec || kiln__copy_sized(spec, sizeof *spec, from_spec, OLDEST_SPEC) != 0)
     return kiln__context_fail(
         ctx, KILN_INVALID_ARGUMENT,
         "spec.size is not sizeof(kiln_attn_spec): start from KILN_ATTN_SPEC_INIT");
@@ -138,8 +157,8 @@ kiln_status kiln_attn_spec_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln
   if (status == KILN_OK) status = kiln__take_spec(ctx, spec, tile, &new_spec, &new_tile);
   if (status == KILN_OK) status = kiln__context_resolve(ctx, &new_spec, tile ? &new_tile : NULL);
   if (status != KILN_OK) return status;
-  *spec = new_spec;
-  if (tile) *tile = new_tile;
+  status = give_spec(ctx, &new_spec, spec);
+  if (status == KILN_OK && tile) *tile = new_tile;
   return KILN_OK;
 }
 

@@ -1,5 +1,6 @@
 /* Loaded kernels: from a binary to a module on the device, and launches of it.
  * A kernel is read-only once it is loaded, so launches take no lock. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,9 @@ kiln_status kiln_kernel_load(kiln_context *ctx, const kiln_binary *binary, kiln_
 }
 
 kiln_status kiln__take_args(kiln_context *ctx, const kiln_attn_args *from, kiln_attn_args *args) {
-  if (from && kiln__copy_sized(args, sizeof *args, from, sizeof *args) == 0) return KILN_OK;
+  const size_t oldest = offsetof(kiln_attn_args, dout);
+  *args = (kiln_attn_args)KILN_ATTN_ARGS_INIT;
+  if (from && kiln__copy_sized(args, sizeof *args, from, oldest) == 0) return KILN_OK;
   return kiln__context_fail(
       ctx, KILN_INVALID_ARGUMENT,
       "args.size is not sizeof(kiln_attn_args): start from KILN_ATTN_ARGS_INIT");

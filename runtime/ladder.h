@@ -3,7 +3,7 @@
  * Invariant: nothing falls back in silence: a decision names its step and what refused those above
  * it. Records are read once for each spec, at its first plan, and again after a tuning. Measuring
  * is one tuning at a time in a context; whoever waited for it looks for its record first. Called by
- * plan.c, forward.c, tuning.c and context.c. */
+ * plan.c, call.c, tuning.c and context.c. */
 #ifndef KILN_RUNTIME_LADDER_H
 #define KILN_RUNTIME_LADDER_H
 

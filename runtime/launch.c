@@ -100,10 +100,18 @@ static int32_t ceil_log2(int32_t value) {
   return bits;
 }
 
+static float scale_of(const kiln__record *record, const kiln_attn_args *args) {
+  if (args->softmax_scale != KILN_SCALE_DEFAULT) return args->softmax_scale;
+  return (float)(1.0 / sqrt((double)record->spec.head_dim));
+}
+
+static int32_t count_blocks(int32_t seqlen, int32_t block) {
+  return (int32_t)(((int64_t)seqlen + block - 1) / block);
+}
+
 void kiln__launch_args(const kiln__record *record, const kiln_attn_args *args,
                        kiln__forward_args *out) {
-  float scale = args->softmax_scale;
-  if (scale == KILN_SCALE_DEFAULT) scale = (float)(1.0 / sqrt((double)record->spec.head_dim));
+  const float scale = scale_of(record, args);
   memset(out, 0, sizeof *out);
   out->q = args->q;
   out->k = args->k;
@@ -121,12 +129,57 @@ void kiln__launch_args(const kiln__record *record, const kiln_attn_args *args,
   out->num_heads = args->num_heads;
   out->num_heads_k = args->num_heads_k;
   out->group = args->num_heads / args->num_heads_k;
-  int64_t block_m = record->tile.block_m;
-  out->m_blocks = (int32_t)((args->seqlen_q + block_m - 1) / block_m);
+  out->m_blocks = count_blocks(args->seqlen_q, record->tile.block_m);
   out->shift = ceil_log2(args->seqlen_k);
   out->softmax_scale = scale;
   /* Positive and finite, so that a score of -inf times it is -inf and 0 times it is 0. */
   out->scale_log2 = fminf(fmaxf(scale * LOG2_E, FLT_TRUE_MIN), FLT_MAX);
+}
+
+/* Overflow was refused by the workspace's check. */
+static void place_workspace(const kiln__record *record, const kiln_attn_args *args,
+                            int64_t at[KILN__BACKWARD_WORKSPACE]) {
+  int64_t offset = 0;
+  for (int i = 0; i < record->num_workspace && i < KILN__BACKWARD_WORKSPACE; i++) {
+    at[i] = offset;
+    offset += item_bytes(&record->workspace[i], args);
+  }
+}
+
+void kiln__launch_backward_args(const kiln__record *record, const kiln_attn_args *args,
+                                kiln__backward_args *out) {
+  const float scale = scale_of(record, args);
+  memset(out, 0, sizeof *out);
+  out->q = args->q;
+  out->k = args->k;
+  out->v = args->v;
+  out->o = args->o;
+  out->dout = args->dout;
+  out->lse = args->lse;
+  out->dq = args->dq;
+  out->dk = args->dk;
+  out->dv = args->dv;
+  out->workspace = args->workspace;
+  place_workspace(record, args, out->workspace_at);
+  out->q_stride = args->q_stride;
+  out->k_stride = args->k_stride;
+  out->v_stride = args->v_stride;
+  out->o_stride = args->o_stride;
+  out->do_stride = args->do_stride;
+  out->dq_stride = args->dq_stride;
+  out->dk_stride = args->dk_stride;
+  out->dv_stride = args->dv_stride;
+  out->batch = args->batch;
+  out->seqlen_q = args->seqlen_q;
+  out->seqlen_k = args->seqlen_k;
+  out->num_heads = args->num_heads;
+  out->num_heads_k = args->num_heads_k;
+  out->group = args->num_heads / args->num_heads_k;
+  out->m_blocks = count_blocks(args->seqlen_q, record->tile.block_m);
+  out->n_blocks = count_blocks(args->seqlen_k, record->tile.block_n);
+  out->softmax_scale = scale;
+  /* Not so small that its reciprocal is no normal number. */
+  out->scale_log2 = fminf(fmaxf(scale * LOG2_E, 0x1p-100f), FLT_MAX);
 }
 
 /* A tensor map needs legal numbers also where they mean nothing: an axis of one element takes the
@@ -174,18 +227,39 @@ int kiln__grid_choose(int64_t tiles, int32_t persistent, int32_t num_sms, int32_
 
 typedef struct launch_params {
   _Alignas(64) unsigned char maps[KILN__NUM_TENSORS][KILN__TENSOR_MAP_BYTES];
-  kiln__forward_args args;
+  union {
+    kiln__forward_args forward;
+    kiln__backward_args backward;
+  } args;
+  size_t args_bytes;
 } launch_params;
+
+_Static_assert(sizeof(launch_params) <= 4096, "all parameters of an entry fit what CUDA takes");
+
+static void fill_args(const kiln__record *record, const kiln_attn_args *args, int64_t tiles,
+                      launch_params *params) {
+  const int backward = record->spec.pass == KILN_PASS_BACKWARD;
+  params->args_bytes = backward ? sizeof params->args.backward : sizeof params->args.forward;
+  if (backward) {
+    kiln__launch_backward_args(record, args, &params->args.backward);
+    params->args.backward.tiles = tiles;
+  } else {
+    kiln__launch_args(record, args, &params->args.forward);
+    params->args.forward.tiles = tiles;
+  }
+}
 
 static kiln_status encode_maps(const kiln__loaded *loaded, const kiln_attn_args *args,
                                launch_params *params, kiln__text *error) {
   const kiln__record *record = loaded->record;
   kiln__view views[KILN__NUM_TENSORS];
   kiln__tensor_map map;
-  kiln__launch_views(record, args, views);
-  for (int i = 0; i < KILN__NUM_TENSORS; i++) {
+  const int count = kiln__launch_views(record, args, views);
+  /* Of the queries and the keys one at least is not empty. */
+  const void *readable = args->seqlen_q > 0 ? args->q : args->k;
+  for (int i = 0; i < count; i++) {
     if (!record->maps[i].present) continue;
-    kiln__launch_map(&record->maps[i], &views[i], args->q, record->spec.dtype, &map);
+    kiln__launch_map(&record->maps[i], &views[i], readable, record->spec.dtype, &map);
     kiln_status status =
         loaded->ops->tensor_map_encode(loaded->device, &map, error, params->maps[i]);
     if (status == KILN_OK) continue;
@@ -209,7 +283,7 @@ static kiln_status launch_entry(const kiln__loaded *loaded, int index, launch_pa
   for (int i = 0; i < entry->num_params; i++) {
     int is_args = entry->params[i] == KILN__PARAM_ARGS;
     addresses[i] = is_args ? (void *)&params->args : params->maps[entry->params[i]];
-    sizes[i] = is_args ? sizeof params->args : KILN__TENSOR_MAP_BYTES;
+    sizes[i] = is_args ? params->args_bytes : KILN__TENSOR_MAP_BYTES;
   }
   kiln__launch launch = {.entry = loaded->entries[index],
                          .grid = {grid[0], grid[1]},
@@ -241,6 +315,12 @@ static kiln_status plan_grids(const kiln__loaded *loaded, const kiln_attn_args *
   return KILN_OK;
 }
 
+/* Without queries a forward pass writes nothing; a backward pass writes zeros to dk and dv. */
+static int writes_nothing(const kiln__record *record, const kiln_attn_args *args) {
+  const int backward = record->spec.pass == KILN_PASS_BACKWARD;
+  return args->batch == 0 || (args->seqlen_q == 0 && (!backward || args->seqlen_k == 0));
+}
+
 static kiln_status run(const kiln__loaded *loaded, const kiln_attn_args *args,
                        const destination *to, kiln__text *error) {
   launch_params params;
@@ -250,13 +330,12 @@ static kiln_status run(const kiln__loaded *loaded, const kiln_attn_args *args,
   kiln_status status = kiln__launch_check(record, args, 0, error);
   if (status == KILN_OK) status = check_workspace(record, args, error);
   if (status == KILN_OK) status = plan_grids(loaded, args, tiles, grids, error);
-  if (status != KILN_OK || args->batch == 0 || args->seqlen_q == 0) return status;
+  if (status != KILN_OK || writes_nothing(record, args)) return status;
   status = encode_maps(loaded, args, &params, error);
   if (status == KILN_OK) status = clear_workspace(loaded, args, to->stream, error);
-  kiln__launch_args(record, args, &params.args);
   for (int i = 0; i < record->num_entries && status == KILN_OK; i++) {
     if (tiles[i] == 0) continue;
-    params.args.tiles = tiles[i];
+    fill_args(record, args, tiles[i], &params);
     status = launch_entry(loaded, i, &params, grids[i], to, error);
   }
   return status;
@@ -272,7 +351,8 @@ kiln_status kiln__launch_trace(const kiln__loaded *loaded, const kiln_attn_args 
                                const kiln__trace *trace, kiln__text *error) {
   const destination to = {NULL, trace};
   if (loaded->record->num_entries == 1) return run(loaded, args, &to, error);
-  kiln__text_printf(error, "a trace shows one kernel and this algorithm has %d; choose flash",
+  kiln__text_printf(error,
+                    "a trace shows one kernel and this plan launches %d; choose flash and forward",
                     loaded->record->num_entries);
   return KILN_UNSUPPORTED;
 }

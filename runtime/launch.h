@@ -25,6 +25,24 @@ typedef struct kiln__forward_args {
   float scale_log2; /* softmax_scale * log2(e); the smallest positive float for a scale of 0 */
 } kiln__forward_args;
 
+/* Parameter layout "backward.1", by value to every backward entry; the kernel's copy is in
+ * templates/common/backward_args.tmpl.cu. */
+typedef struct kiln__backward_args {
+  const void *q, *k, *v, *o, *dout;
+  const float *lse;
+  void *dq, *dk, *dv;
+  void *workspace;
+  int64_t workspace_at[KILN__BACKWARD_WORKSPACE]; /* where the record's items begin, bytes */
+  kiln_stride q_stride, k_stride, v_stride, o_stride, do_stride, dq_stride, dk_stride, dv_stride;
+  int64_t tiles; /* work items of the entry's grid */
+  int32_t batch, seqlen_q, seqlen_k, num_heads, num_heads_k;
+  int32_t group;    /* num_heads / num_heads_k */
+  int32_t m_blocks; /* ceil(seqlen_q / block_m) */
+  int32_t n_blocks; /* ceil(seqlen_k / block_n) */
+  float softmax_scale;
+  float scale_log2; /* softmax_scale * log2(e), but 2^-100 at least */
+} kiln__backward_args;
+
 /* A loaded kernel: what a launch needs and nothing else. Read-only once it is made. */
 typedef struct kiln__loaded {
   const kiln__device_ops *ops;

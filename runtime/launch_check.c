@@ -45,8 +45,8 @@ static kiln_status check_scale(const kiln_attn_args *args, kiln__text *error) {
 
 /* ---- tensors ---- */
 
-void kiln__launch_views(const kiln__record *record, const kiln_attn_args *args,
-                        kiln__view views[KILN__NUM_TENSORS]) {
+int kiln__launch_views(const kiln__record *record, const kiln_attn_args *args,
+                       kiln__view views[KILN__NUM_TENSORS]) {
   const kiln_attn_spec *spec = &record->spec;
   int64_t q[3] = {args->batch, args->seqlen_q, args->num_heads};
   int64_t k[3] = {args->batch, args->seqlen_k, args->num_heads_k};
@@ -54,6 +54,20 @@ void kiln__launch_views(const kiln__record *record, const kiln_attn_args *args,
   views[KILN__K] = (kiln__view){"k", args->k, {k[0], k[1], k[2]}, args->k_stride, spec->head_dim};
   views[KILN__V] = (kiln__view){"v", args->v, {k[0], k[1], k[2]}, args->v_stride, spec->head_dim_v};
   views[KILN__O] = (kiln__view){"o", args->o, {q[0], q[1], q[2]}, args->o_stride, spec->head_dim_v};
+  if (spec->pass == KILN_PASS_FORWARD) return KILN__NUM_FORWARD;
+  views[KILN__DO] = views[KILN__O];
+  views[KILN__DO].name = "do", views[KILN__DO].address = args->dout;
+  views[KILN__DO].stride = args->do_stride;
+  views[KILN__DQ] = views[KILN__Q];
+  views[KILN__DQ].name = "dq", views[KILN__DQ].address = args->dq;
+  views[KILN__DQ].stride = args->dq_stride;
+  views[KILN__DK] = views[KILN__K];
+  views[KILN__DK].name = "dk", views[KILN__DK].address = args->dk;
+  views[KILN__DK].stride = args->dk_stride;
+  views[KILN__DV] = views[KILN__V];
+  views[KILN__DV].name = "dv", views[KILN__DV].address = args->dv;
+  views[KILN__DV].stride = args->dv_stride;
+  return KILN__NUM_TENSORS;
 }
 
 int kiln__view_is_empty(const kiln__view *view) {
@@ -92,8 +106,8 @@ static kiln_status check_strides(const kiln__view *view, int32_t align, kiln__te
   return KILN_OK;
 }
 
-/* Two elements of o at one address would be a race: from the smallest stride to the largest, each
- * must step over all that lies inside it. */
+/* Two elements of an output at one address would be a race: from the smallest stride to the
+ * largest, each must step over all that lies inside it. */
 static kiln_status check_overlap(const kiln__view *view, kiln__text *error) {
   const int64_t strides[3] = {view->stride.batch, view->stride.row, view->stride.head};
   int order[3] = {0, 1, 2};
@@ -129,22 +143,31 @@ static kiln_status check_address(const kiln__view *view, int32_t align, kiln__te
   return misaligned(error, view, "address", (int64_t)(uintptr_t)view->address, align);
 }
 
+static kiln_status check_lse(const kiln_attn_args *args, int is_input, kiln__text *error) {
+  if (is_input && !args->lse) {
+    kiln__text_string(error, "lse is NULL: the backward pass reads what the forward pass wrote");
+    return KILN_INVALID_ARGUMENT;
+  }
+  if ((uintptr_t)args->lse % sizeof(float) == 0) return KILN_OK;
+  kiln__text_string(error, "lse's address is not aligned to 4 bytes");
+  return KILN_MISALIGNED;
+}
+
 kiln_status kiln__launch_check(const kiln__record *record, const kiln_attn_args *args,
                                int sizes_only, kiln__text *error) {
   kiln__view views[KILN__NUM_TENSORS];
   kiln_status status = check_sizes(args, error);
   if (status == KILN_OK) status = check_scale(args, error);
-  kiln__launch_views(record, args, views);
-  for (int i = 0; i < KILN__NUM_TENSORS && status == KILN_OK; i++) {
+  const int count = kiln__launch_views(record, args, views);
+  const int backward = count > KILN__NUM_FORWARD;
+  for (int i = 0; i < count && status == KILN_OK; i++) {
+    const int is_output = backward ? i >= KILN__DQ : i == KILN__O;
     if (kiln__view_is_empty(&views[i])) continue;
     status = check_strides(&views[i], record->align, error);
     if (status == KILN_OK && !sizes_only) status = check_address(&views[i], record->align, error);
+    if (status == KILN_OK && is_output) status = check_overlap(&views[i], error);
   }
-  if (status == KILN_OK && !kiln__view_is_empty(&views[KILN__O]))
-    status = check_overlap(&views[KILN__O], error);
-  if (status == KILN_OK && !sizes_only && (uintptr_t)args->lse % sizeof(float)) {
-    kiln__text_string(error, "lse's address is not aligned to 4 bytes");
-    status = KILN_MISALIGNED;
-  }
+  if (status == KILN_OK && !sizes_only)
+    status = check_lse(args, backward && !kiln__view_is_empty(&views[KILN__Q]), error);
   return status;
 }

@@ -1,4 +1,4 @@
-/* Shared by launch.c and launch_check.c: the four tensors of a launch, seen alike. */
+/* Shared by launch.c and launch_check.c: the tensors of a launch, seen alike. */
 #ifndef KILN_RUNTIME_LAUNCH_INTERNAL_H
 #define KILN_RUNTIME_LAUNCH_INTERNAL_H
 
@@ -15,11 +15,14 @@ typedef struct kiln__view {
   int32_t dim;        /* columns */
 } kiln__view;
 
-void kiln__launch_views(const kiln__record *record, const kiln_attn_args *args,
-                        kiln__view views[KILN__NUM_TENSORS]);
+/* How many there are: four of a forward pass, eight of a backward pass. */
+int kiln__launch_views(const kiln__record *record, const kiln_attn_args *args,
+                       kiln__view views[KILN__NUM_TENSORS]);
 int kiln__view_is_empty(const kiln__view *view);
 void kiln__launch_args(const kiln__record *record, const kiln_attn_args *args,
                        kiln__forward_args *out);
+void kiln__launch_backward_args(const kiln__record *record, const kiln_attn_args *args,
+                                kiln__backward_args *out);
 void kiln__launch_map(const kiln__map_shape *shape, const kiln__view *view, const void *readable,
                       kiln_dtype dtype, kiln__tensor_map *map);
 int kiln__grid_choose(int64_t tiles, int32_t persistent, int32_t num_sms, int32_t cluster,

@@ -32,6 +32,7 @@ void kiln__spec_words(kiln__text *text, const kiln_attn_spec *spec, const kiln_t
     kiln__text_printf(text, " %s", word_of(kiln__pass_words, (int)spec->pass));
   if (spec->algorithm != KILN_ALGORITHM_FLASH)
     kiln__text_printf(text, " %s", word_of(kiln__algorithm_words, (int)spec->algorithm));
+  if (spec->deterministic) kiln__text_string(text, " deterministic");
   tile_words(text, tile, 0);
 }
 
@@ -44,6 +45,7 @@ static void command(kiln__text *text, const kiln_attn_spec *spec, const kiln_til
                     word_of(kiln__algorithm_words, (int)spec->algorithm),
                     word_of(kiln__dtype_words, (int)spec->dtype), (int)spec->head_dim,
                     (int)spec->head_dim_v, word_of(kiln__mask_words, (int)spec->mask));
+  if (spec->deterministic) kiln__text_string(text, " --deterministic");
   tile_words(text, tile, 1);
   kiln__text_string(text, "`");
 }

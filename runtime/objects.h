@@ -1,6 +1,6 @@
 /* The handles behind the public types, on the way from a spec to a launch. Each is read-only once
  * it is made, so any thread may use it. Used by generate.c, binary.c, kernel.c, plan.c and
- * forward.c. */
+ * call.c. */
 #ifndef KILN_RUNTIME_OBJECTS_H
 #define KILN_RUNTIME_OBJECTS_H
 

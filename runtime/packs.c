@@ -143,6 +143,7 @@ kiln_status kiln__packs_find(kiln_context *ctx, const kiln_attn_spec *given, con
   if (ctx->device_id == KILN_DEVICE_EMU) return KILN_OK; /* packs hold nothing that runs there */
   if (!spec.arch[0]) snprintf(spec.arch, sizeof spec.arch, "%s", ctx->info.arch);
   if (!spec.head_dim_v) spec.head_dim_v = spec.head_dim;
+  if (spec.pass == KILN_PASS_FORWARD) spec.deterministic = 0; /* every one is */
   pthread_mutex_lock(&ctx->packs.lock);
   kiln_status status = open_path(ctx);
   if (status == KILN_OK) row = find_in(&ctx->packs.added, &spec, tile, pack);

@@ -20,6 +20,11 @@ void kiln_attn_args_pack(kiln_attn_args *args, const kiln_attn_spec *spec) {
   args->k_stride = (kiln_stride){args->seqlen_k * row_k * dim, row_k * dim, dim};
   args->v_stride = (kiln_stride){args->seqlen_k * row_k * dim_v, row_k * dim_v, dim_v};
   args->o_stride = (kiln_stride){args->seqlen_q * row_q * dim_v, row_q * dim_v, dim_v};
+  if (args->size < sizeof *args) return;
+  args->do_stride = args->o_stride;
+  args->dq_stride = args->q_stride;
+  args->dk_stride = args->k_stride;
+  args->dv_stride = args->v_stride;
 }
 
 kiln_status kiln__is_capturing(kiln_context *ctx, struct CUstream_st *stream, int *capturing) {

@@ -60,8 +60,9 @@ static size_t get_count(reader *r, const json_t *object, const char *key, size_t
 static const char *const size_names[] = {"batch",     "seqlen_q",    "seqlen_k",
                                          "num_heads", "num_heads_k", NULL};
 /* ORDER: kiln__tensor, then KILN__PARAM_ARGS */
-static const char *const param_names[] = {"map:q", "map:k", "map:v", "map:o", "args", NULL};
-static const char *const tensor_names[] = {"q", "k", "v", "o", NULL};
+static const char *const param_names[] = {"map:q",  "map:k",  "map:v",  "map:o", "map:do",
+                                          "map:dq", "map:dk", "map:dv", "args",  NULL};
+static const char *const tensor_names[] = {"q", "k", "v", "o", "do", "dq", "dk", "dv", NULL};
 /* ORDER: the enums of the public header */
 const char *const kiln__pass_words[] = {"forward", "backward", NULL};
 const char *const kiln__algorithm_words[] = {"flash", "standard", NULL};
@@ -95,6 +96,8 @@ static void read_spec(reader *r, const json_t *object, kiln_attn_spec *spec) {
   spec->mask = (kiln_mask)get_choice(r, object, "mask", kiln__mask_words);
   spec->head_dim = (int32_t)get_int(r, object, "head_dim", 1, 1024);
   spec->head_dim_v = (int32_t)get_int(r, object, "head_dim_v", 1, 1024);
+  if (json_object_get(object, "deterministic")) /* else 0 */
+    spec->deterministic = (int32_t)get_int(r, object, "deterministic", 0, 1);
 }
 
 static void read_tile(reader *r, const json_t *object, kiln_tile *tile) {
@@ -145,6 +148,23 @@ static void read_entry(reader *r, const json_t *object, kiln__entry *entry) {
   read_params(r, object, entry);
 }
 
+/* The layout and what it has room for follow from the pass. */
+static void check_layout(reader *r, const kiln__record *record) {
+  const int backward = record->spec.pass == KILN_PASS_BACKWARD;
+  const char *layout = backward ? "backward.1" : "forward.1";
+  if (strcmp(record->layout, layout) != 0 && !r->failed) {
+    kiln__text_printf(r->error,
+                      "the launch record's \"layout\" is not \"%s\", that of its pass: it was made "
+                      "by another version of Kiln",
+                      layout);
+    r->failed = 1;
+  }
+  for (int i = KILN__NUM_FORWARD; i < KILN__NUM_TENSORS && !backward; i++)
+    if (record->maps[i].present) complain(r, "maps", "describes a gradient in a forward pass");
+  if (backward && record->num_workspace > KILN__BACKWARD_WORKSPACE)
+    complain(r, "workspace", "has more items than its layout has offsets for");
+}
+
 /* What no single field shows: an entry may only take a map that the record describes. */
 static void check_whole(reader *r, const kiln__record *record) {
   for (int e = 0; e < record->num_entries; e++)
@@ -154,8 +174,7 @@ static void check_whole(reader *r, const kiln__record *record) {
         complain(r, "params", "names a map that \"maps\" does not describe");
     }
   if (record->align & (record->align - 1)) complain(r, "align", "is no power of two");
-  if (strcmp(record->layout, "forward.1") != 0)
-    complain(r, "layout", "is not \"forward.1\": it was made by another version of Kiln");
+  check_layout(r, record);
 }
 
 static void read_record(reader *r, const json_t *root, kiln__record *record) {

@@ -11,10 +11,11 @@
 #include "runtime/services.h"
 #include "runtime/text.h"
 
-#define KILN__MAX_GRID      4 /* factors of a grid */
-#define KILN__MAX_DIMS      4 /* factors of a workspace item */
-#define KILN__MAX_PARAMS    8 /* of an entry */
-#define KILN__MAX_WORKSPACE 8
+#define KILN__MAX_GRID           4 /* factors of a grid */
+#define KILN__MAX_DIMS           4 /* factors of a workspace item */
+#define KILN__MAX_PARAMS         9 /* of an entry: a map of every tensor, and the args */
+#define KILN__MAX_WORKSPACE      8
+#define KILN__BACKWARD_WORKSPACE 4 /* items that layout backward.1 has offsets for */
 
 /* A size that is known at launch. */
 typedef enum kiln__size_field {
@@ -30,7 +31,18 @@ typedef struct kiln__factor { /* ceil(field / divisor) */
   int32_t divisor; /* >= 1 */
 } kiln__factor;
 
-typedef enum kiln__tensor { KILN__Q, KILN__K, KILN__V, KILN__O, KILN__NUM_TENSORS } kiln__tensor;
+typedef enum kiln__tensor {
+  KILN__Q,
+  KILN__K,
+  KILN__V,
+  KILN__O,
+  KILN__NUM_FORWARD, /* of a forward pass; the others are of a backward pass alone */
+  KILN__DO = KILN__NUM_FORWARD,
+  KILN__DQ,
+  KILN__DK,
+  KILN__DV,
+  KILN__NUM_TENSORS
+} kiln__tensor;
 
 #define KILN__PARAM_ARGS KILN__NUM_TENSORS /* a parameter is a tensor's map, or the args */
 
@@ -59,7 +71,7 @@ typedef struct kiln__entry {
 
 typedef struct kiln__record {
   char family[32];
-  char layout[32]; /* "forward.1" */
+  char layout[32]; /* "forward.1" or "backward.1", as the spec's pass */
   int32_t align;   /* bytes that addresses and strides must be a multiple of */
   kiln_attn_spec spec;
   kiln_tile tile;

@@ -14,7 +14,7 @@
 #define KEY_LIMIT 1024
 
 /* A field that is added to either has to be written into the key. */
-_Static_assert(sizeof(kiln_attn_spec) == 48 && sizeof(kiln_tile) == 24, "fields of the key");
+_Static_assert(sizeof(kiln_attn_spec) == 56 && sizeof(kiln_tile) == 24, "fields of the key");
 
 /* The digest of a text, which is freed. 0, or -1 where the text is not whole. */
 static int digest_text(kiln__text *text, char hex[KILN__ID_SIZE]) {
@@ -30,10 +30,10 @@ static int make_key(const char *stamp, const kiln_source *source, char key[KILN_
   const kiln_tile *t = &source->tile;
   kiln__text text;
   kiln__text_init(&text, KEY_LIMIT);
-  kiln__text_printf(&text, "rendering 1\n%s\n%d %s %d %d %d %d %d %d %d %d %d %d", stamp,
+  kiln__text_printf(&text, "rendering 2\n%s\n%d %s %d %d %d %d %d %d %d %d %d %d %d", stamp,
                     source->for_emulator, s->arch, (int)s->pass, (int)s->algorithm, (int)s->dtype,
-                    (int)s->head_dim, (int)s->head_dim_v, (int)s->mask, (int)t->block_m,
-                    (int)t->block_n, (int)t->num_stages, (int)t->num_warps);
+                    (int)s->head_dim, (int)s->head_dim_v, (int)s->mask, (int)s->deterministic,
+                    (int)t->block_m, (int)t->block_n, (int)t->num_stages, (int)t->num_warps);
   return digest_text(&text, key);
 }
 

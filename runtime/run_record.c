@@ -18,13 +18,18 @@ struct kiln__run_problem {
   char line[LINE_SIZE];
 };
 
-/* Members by the names of the flags (docs/tuning.md). */
+/* Members by the names of the flags (docs/tuning.md); of a forward pass what they are by default is
+ * left out. */
 static int write_line(const kiln_attn_spec *spec, const kiln_attn_args *shape, char *line) {
+  char pass[64] = "";
+  if (spec->pass != KILN_PASS_FORWARD)
+    snprintf(pass, sizeof pass, "\"pass\":\"%s\",\"deterministic\":%d,",
+             kiln__pass_words[spec->pass], (int)spec->deterministic);
   return snprintf(line, LINE_SIZE,
-                  "{\"arch\":\"%s\",\"algorithm\":\"%s\",\"dtype\":\"%s\",\"head_dim\":%d,"
+                  "{\"arch\":\"%s\",%s\"algorithm\":\"%s\",\"dtype\":\"%s\",\"head_dim\":%d,"
                   "\"head_dim_v\":%d,\"mask\":\"%s\",\"batch\":%d,\"seqlen_q\":%d,"
                   "\"seqlen_k\":%d,\"num_heads\":%d,\"num_heads_k\":%d}\n",
-                  spec->arch, kiln__algorithm_words[spec->algorithm],
+                  spec->arch, pass, kiln__algorithm_words[spec->algorithm],
                   kiln__dtype_words[spec->dtype], (int)spec->head_dim, (int)spec->head_dim_v,
                   kiln__mask_words[spec->mask], (int)shape->batch, (int)shape->seqlen_q,
                   (int)shape->seqlen_k, (int)shape->num_heads, (int)shape->num_heads_k);

@@ -76,9 +76,9 @@ local function encode(field, value)
   return nil, ("%s is %s and not %s"):format(field.name, describe(value), wanted), "invalid"
 end
 
--- Every value of a field that a row leaves out: as on the command line.
+-- The values of a field that a row leaves out: as on the command line.
 local function legal_values(field)
-  if field.zero then return { 0 } end
+  if field.default == 0 or field.name == "pass" then return { field.default } end
   if field.values then return field.values end
   local values = {}
   for value = field.min, field.max, field.multiple do values[#values + 1] = value end

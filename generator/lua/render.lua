@@ -71,6 +71,7 @@ local function resolve(spec, tile)
   if spec.arch == "" then return nil, "arch is empty and there is no device to ask", "invalid" end
   local whole = {}
   for name, value in pairs(spec) do whole[name] = value end
+  if whole.pass == "forward" then whole.deterministic = 0 end -- every one is
   if whole.head_dim_v == 0 then whole.head_dim_v = whole.head_dim end
   local arch_row = arch.find(whole.arch)
   local family
@@ -142,6 +143,13 @@ local function mapped(items, change)
   return out
 end
 
+-- The members that a record says, in order.
+local function written(group, members)
+  local out, names = {}, schema.written(group, members)
+  for _, name in ipairs(names) do out[name] = members[name] end
+  return json.object(out, names)
+end
+
 -- The family's part with what is left to defaults, in the key order of the format.
 local function complete_record(kernel)
   local own = kernel.family.record(kernel.spec, kernel.tile, kernel.arch)
@@ -153,8 +161,8 @@ local function complete_record(kernel)
     family = kernel.family.name,
     layout = own.layout or "forward.1",
     align = own.align or 16,
-    spec = json.object(kernel.spec, schema.names("spec")),
-    tile = json.object(kernel.tile, schema.names("tile")),
+    spec = written("spec", kernel.spec),
+    tile = written("tile", kernel.tile),
     workspace = list_of(mapped(own.workspace, item_with_defaults), item_order),
     maps = json.object(maps, { "q", "k", "v", "o", "do", "dq", "dk", "dv" }),
     entries = list_of(mapped(own.entries, entry_with_defaults), entry_order),
@@ -175,7 +183,9 @@ end
 
 local function assignments(group, members)
   local words = {}
-  for i, name in ipairs(schema.names(group)) do words[i] = name .. "=" .. members[name] end
+  for i, name in ipairs(schema.written(group, members)) do
+    words[i] = name .. "=" .. members[name]
+  end
   return table.concat(words, " ")
 end
 

@@ -9,7 +9,9 @@ local json = require("json")
 local schema = {}
 
 -- numbers: those of the C enum. values: what is legal now. refused: names that have a number and
--- are not legal, with the reason. zero: what 0 means where it is legal.
+-- are not legal, with the reason. zero: what 0 means where it is legal. late: records,
+-- headers and commands name it only where it is not its default, so that what was made before it
+-- came stays as it is.
 local fields = {
   {
     group = "spec", name = "arch", type = "enum", default = "", values = arch.names(),
@@ -46,6 +48,12 @@ local fields = {
     numbers = { none = 0, causal = 1 },
     flags = { { flag = "--causal", value = "causal" }, { flag = "--no-causal", value = "none" } },
     sentence = "Which keys a query sees; causal is aligned at the bottom right.",
+  },
+  {
+    group = "spec", name = "deterministic", type = "int", default = 0, min = 0, max = 1,
+    multiple = 1, late = true,
+    flags = { { flag = "--deterministic", value = 1 }, { flag = "--no-deterministic", value = 0 } },
+    sentence = "1: the backward pass gives the same bits in every run, dq included.",
   },
   {
     group = "tile", name = "block_m", type = "int", default = 0, min = 16, max = 256,
@@ -138,10 +146,17 @@ local function check(field, value)
   return (field.type == "enum" and check_enum or check_int)(field, value)
 end
 
+-- The value of a field, of which those that came late may be left out.
+local function value_of(field, members)
+  local value = members[field.name]
+  if value == nil and field.late then return field.default end
+  return value
+end
+
 -- Checks every field of a spec or tile; true, or a refusal.
 function schema.check(group, members)
   for _, field in ipairs(groups[group]) do
-    local ok, sentence, kind = check(field, members[field.name])
+    local ok, sentence, kind = check(field, value_of(field, members))
     if ok == nil then return nil, sentence, kind end
   end
   return true
@@ -182,7 +197,7 @@ end
 function schema.decode(group, raw)
   local members = {}
   for _, field in ipairs(groups[group]) do
-    local value = raw[field.name]
+    local value = value_of(field, raw)
     if field.numbers then
       value = name_of(field, value)
       if not value then
@@ -198,7 +213,7 @@ end
 function schema.encode(group, members)
   local raw = {}
   for _, field in ipairs(groups[group]) do
-    local value = members[field.name]
+    local value = value_of(field, members)
     raw[field.name] = field.numbers and field.numbers[value] or value
   end
   return raw
@@ -216,12 +231,23 @@ function schema.names(group)
   return names
 end
 
+-- Names of the fields that records and headers have, in order: of those that came late the ones
+-- that are not at their default.
+function schema.written(group, members)
+  local names = {}
+  for _, field in ipairs(groups[group]) do
+    local silent = field.late and value_of(field, members) == field.default
+    if not silent then names[#names + 1] = field.name end
+  end
+  return names
+end
+
 -- The flags that ask for these members, for the command in a source's header. head_dim_v is left
 -- out where it equals head_dim, and so is what the command line takes by default.
 function schema.flags(group, members)
   local words = {}
   for _, field in ipairs(groups[group]) do
-    local value = members[field.name]
+    local value = value_of(field, members)
     local silent = value == field.default and field.name ~= "dtype" and field.name ~= "head_dim"
     if field.name == "head_dim_v" then silent = value == members.head_dim end
     for _, choice in ipairs(field.flags or {}) do
@@ -243,6 +269,10 @@ function schema.describe()
   for i, field in ipairs(fields) do
     local row = {}
     for _, key in ipairs(field_order) do row[key] = field[key] end
+    for k, choice in ipairs(field.flags or {}) do
+      row.flags = k == 1 and json.array({}) or row.flags
+      row.flags[k] = { flag = choice.flag, value = ("%s"):format(choice.value) }
+    end
     if field.numbers then
       row.numbers = json.array({})
       for k, name in ipairs(field.values) do row.numbers[k] = field.numbers[name] end

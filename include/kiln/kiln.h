@@ -4,7 +4,8 @@
  * Kiln generates, compiles and launches attention kernels. Three tiers, from the shortest to the
  * most explicit:
  *
- *   kiln_attn_forward()                      one call
+ *   kiln_attn_forward(), kiln_attn_backward()
+ *                                            one call
  *   kiln_plan_create() -> kiln_plan_run()    choose once, run often: nothing on the launch path
  *   kiln_source_generate() -> kiln_binary_compile() -> kiln_kernel_load() -> kiln_kernel_launch()
  *                                            step by step
@@ -120,12 +121,14 @@ typedef struct kiln_attn_spec {
   int32_t head_dim;   /* columns of q and k: a multiple of 8 up to 256 */
   int32_t head_dim_v; /* columns of v and o; 0 = head_dim */
   kiln_mask mask;
+  int32_t deterministic; /* 1: a backward pass whose dq has the same bits in every run, too. The
+                            forward pass, dk and dv have them always: 0 there */
 } kiln_attn_spec;
 
 /* clang-format off */
 #define KILN_ATTN_SPEC_INIT                                                                       \
   { sizeof(kiln_attn_spec), "", KILN_PASS_FORWARD, KILN_ALGORITHM_FLASH, KILN_DTYPE_BF16, 128, 0, \
-    KILN_MASK_NONE }
+    KILN_MASK_NONE, 0 }
 /* clang-format on */
 
 /* ---- how fast: may never change the answer beyond rounding; 0 = Kiln's choice ---- */
@@ -151,29 +154,38 @@ typedef struct kiln_stride {
 
 #define KILN_SCALE_DEFAULT (-1.0f) /* 1 / sqrt(head_dim) */
 
-/* Addresses are device memory; q, k, v and o are of the spec's dtype. num_heads is a whole multiple
- * of num_heads_k. */
+/* Addresses are device memory; tensors but lse are of the spec's dtype. num_heads is a whole
+ * multiple of num_heads_k. The forward pass writes o and lse; the backward pass reads them as the
+ * forward pass wrote them, reads dout, which is the gradient of o ("do" in C's keywords), and
+ * writes dq, dk and dv. Forward passes look at nothing behind workspace_bytes. */
 typedef struct kiln_attn_args {
   size_t size;
   const void *q; /* (batch, seqlen_q, num_heads, head_dim) */
   const void *k; /* (batch, seqlen_k, num_heads_k, head_dim) */
   const void *v; /* (batch, seqlen_k, num_heads_k, head_dim_v) */
   void *o;       /* (batch, seqlen_q, num_heads, head_dim_v) */
-  float *lse;    /* (batch, num_heads, seqlen_q) natural logarithm; NULL = not wanted */
+  float *lse;    /* (batch, num_heads, seqlen_q) natural logarithm; NULL = not wanted, forward */
   int32_t batch, seqlen_q, seqlen_k, num_heads, num_heads_k;
   kiln_stride q_stride, k_stride, v_stride, o_stride;
   float softmax_scale; /* multiplies q.k; 0 is legal; KILN_SCALE_DEFAULT unless set */
   void *workspace;     /* 256-byte aligned; NULL when none is needed */
   size_t workspace_bytes;
+  const void *dout; /* (batch, seqlen_q, num_heads, head_dim_v) */
+  void *dq;         /* (batch, seqlen_q, num_heads, head_dim) */
+  void *dk;         /* (batch, seqlen_k, num_heads_k, head_dim) */
+  void *dv;         /* (batch, seqlen_k, num_heads_k, head_dim_v) */
+  kiln_stride do_stride, dq_stride, dk_stride, dv_stride;
 } kiln_attn_args;
 
 /* clang-format off */
 #define KILN_ATTN_ARGS_INIT                                                            \
   { sizeof(kiln_attn_args), NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, { 0, 0, 0 },  \
-    { 0, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 }, KILN_SCALE_DEFAULT, NULL, 0 }
+    { 0, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 }, KILN_SCALE_DEFAULT, NULL, 0,                \
+    NULL, NULL, NULL, NULL, { 0, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 } }
 /* clang-format on */
 
-/* Fills the four strides for packed (batch, seqlen, heads, dim) tensors of the args' sizes. */
+/* Fills all strides for packed (batch, seqlen, heads, dim) tensors of the args' sizes. Args of an
+ * older header have no gradients, and their size says so. */
 KILN_API void kiln_attn_args_pack(kiln_attn_args *args, const kiln_attn_spec *spec);
 
 /* ---- context ---- */
@@ -507,9 +519,15 @@ KILN_API void kiln_plan_destroy(kiln_plan *plan);
 KILN_API kiln_status kiln_attn_forward(kiln_context *ctx, const kiln_attn_spec *spec,
                                        const kiln_attn_args *args, struct CUstream_st *stream);
 
-/* Makes the plans that kiln_attn_forward will need for `count` specs, each with its shape (sizes
- * and strides are read): afterwards no call with one of them compiles, loads or reads a file. All
- * are tried; the first failure is what is returned, and its sentence says how many there were. */
+/* The gradients dq, dk and dv in the same way, from q, k, v, dout and what a forward pass gave: o
+ * and lse. The spec's pass is taken as backward, whatever it says. Errors: as kiln_attn_forward. */
+KILN_API kiln_status kiln_attn_backward(kiln_context *ctx, const kiln_attn_spec *spec,
+                                        const kiln_attn_args *args, struct CUstream_st *stream);
+
+/* Makes the plans that kiln_attn_forward and, where a spec's pass says so, kiln_attn_backward will
+ * need for `count` specs, each with its shape (sizes and strides are read): afterwards no call with
+ * one of them compiles, loads or reads a file. All are tried; the first failure is what is
+ * returned, and its sentence says how many there were. */
 KILN_API kiln_status kiln_prewarm(kiln_context *ctx, const kiln_attn_spec *specs,
                                   const kiln_attn_args *shapes, int32_t count);
 

@@ -30,7 +30,8 @@ refuses 2 "--shapes: no file of shapes is read yet; --seqlen-q, --batch and --nu
 refuses 2 "--against: the comparison is not built yet; --algorithm flash,standard times both" \
   bench --against standard
 refuses 2 "--do: the backward pass is not built yet" run --do f
-refuses 2 "pass backward is not built yet; legal is forward" generate --pass backward
+refuses 2 "the standard family has no backward pass" generate --pass backward --algorithm standard
+refuses 1 "--deterministic takes no value; write it alone" generate --deterministic=1
 refuses 2 "dtype e4m3 is not built yet; legal are fp16 and bf16" generate --dtype e4m3
 
 # ---- flags ----

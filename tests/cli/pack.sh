@@ -65,7 +65,7 @@ the largest kernel is sm_(80|90a) bf16 64 none with [0-9]+ KB; choose fewer" "$w
 refuses 1 "--max-size '5X' is no size such as 500000, 800K, 5M or 2G" pack build --max-size 5X
 refuses 1 "head_dim 59 is not a multiple of 8 up to 256; the nearest legal values are 56 and 64" \
   pack build --head-dim 59 -o "$work/one/b.pack"
-refuses 2 "pass backward is not built yet; legal is forward" pack build --pass backward
+refuses 2 "the standard family has no backward pass" pack build --pass backward --algorithm standard
 # shellcheck disable=SC2086
 refuses 18 "$work/no/b.pack cannot be written (No such file or directory); choose another place \
 with -o" pack build $spec -o "$work/no/b.pack"

@@ -70,7 +70,8 @@ works tune --problems "$work/problems" --device none --simulate $journal --json
 holds "two problems, two lines" [ "$(lines "$work/stdout")" = 2 ]
 echo '{"head_dims":256}' >"$work/problems"
 refuses 1 "a spec has no field 'head_dims'; its fields are arch, pass, algorithm, dtype, head_dim, \
-head_dim_v and mask" tune --problems "$work/problems" --device none --simulate $journal
+head_dim_v, mask and deterministic" \
+  tune --problems "$work/problems" --device none --simulate $journal
 echo '[' >"$work/problems"
 try tune --problems "$work/problems" --device none --simulate $journal
 holds "a line that is no object is named" grep -q "problems:1: the line is no JSON object" \

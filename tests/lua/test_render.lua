@@ -68,6 +68,8 @@ tests.zeros_are_filled_and_the_arguments_untouched = with_tiny(function(render)
   check.equal(text_of(chosen), "128x64x1x4")
   check.equal(spec.head_dim_v, 0)
   check.equal(text_of(tile), "0x0x0x0")
+  spec.deterministic = 1
+  check.equal(render.resolve(spec, tile).deterministic, 0) -- forward passes are all alike
 end)
 
 tests.given_fields_are_kept = with_tiny(function(render)
@@ -108,8 +110,8 @@ tests.refusals_come_through = with_tiny(function(render)
   end
   refused("head_dim 59 is not a multiple of 8 up to 256; the nearest legal values are 56 and 64",
           "invalid", { head_dim = 59 })
-  refused("pass backward is not built yet; legal is forward", "unsupported",
-          { pass = "backward" })
+  refused("deterministic 2 is not within 0 to 1; the nearest legal value is 1", "invalid",
+          { deterministic = 2 })
   refused("arch is empty and there is no device to ask", "invalid", { arch = "" })
   refused("num_stages -1 is not within 1 to 8; the nearest legal value is 1; "
           .. "0 leaves the choice to Kiln", "invalid", nil, { num_stages = -1 })

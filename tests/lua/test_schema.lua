@@ -59,8 +59,6 @@ function tests.features_that_are_not_built_are_named()
           "e4m3")
   refused("dtype fp32 is for outputs and statistics alone; legal are fp16 and bf16", "unsupported",
           "spec", "dtype", "fp32")
-  refused("pass backward is not built yet; legal is forward", "unsupported", "spec", "pass",
-          "backward")
 end
 
 function tests.unknown_words_are_refused_with_the_legal_ones()
@@ -89,8 +87,8 @@ function tests.check_looks_at_every_field()
   local good = { arch = "sm_80", pass = "forward", algorithm = "flash", dtype = "bf16",
                  head_dim = 64, head_dim_v = 0, mask = "none" }
   check.equal(schema.check("spec", good), true)
-  local wrong = { arch = "sm_1", pass = "backward", algorithm = "fast", dtype = "e4m3",
-                  head_dim = 7, head_dim_v = 300, mask = "some" }
+  local wrong = { arch = "sm_1", pass = "sideways", algorithm = "fast", dtype = "e4m3",
+                  head_dim = 7, head_dim_v = 300, mask = "some", deterministic = 2 }
   for name, value in pairs(wrong) do
     local spec = setmetatable({ [name] = value }, { __index = good })
     local ok, sentence = schema.check("spec", spec)
@@ -109,6 +107,24 @@ function tests.flags_ask_for_the_members_again()
               "--arch sm_80 --algorithm standard --dtype bf16 --head-dim 128 --head-dim-v 64")
 end
 
+-- What came after records were written and packs were built is named only where it says something.
+function tests.late_fields_are_silent_at_their_default()
+  local spec = { arch = "sm_80", pass = "backward", algorithm = "flash", dtype = "bf16",
+                 head_dim = 128, head_dim_v = 128, mask = "none" }
+  local function words() return table.concat(schema.written("spec", spec), " ") end
+  local old = "arch pass algorithm dtype head_dim head_dim_v mask"
+  check.equal(words(), old)
+  check.equal(schema.encode("spec", spec).deterministic, 0)
+  check.equal(schema.check("spec", spec), true)
+  spec.deterministic = 0
+  check.equal(words(), old)
+  check.lacks(table.concat(schema.flags("spec", spec), " "), "deterministic")
+  spec.deterministic = 1
+  check.equal(words(), old .. " deterministic")
+  check.holds(table.concat(schema.flags("spec", spec), " "), " --deterministic")
+  check.equal(#schema.written("tile", {}), 4)
+end
+
 function tests.description_holds_every_field_and_arch()
   local text = schema.describe()
   check.holds(text, '{"fields":[{"group":"spec","name":"arch","type":"enum","default":"",'
@@ -117,6 +133,7 @@ function tests.description_holds_every_field_and_arch()
   check.holds(text, '"type":"int","default":128,"min":8,"max":256,"multiple":8,"flag":"--head-dim"')
   check.holds(text, '"flags":[{"flag":"--causal","value":"causal"},'
                     .. '{"flag":"--no-causal","value":"none"}]')
+  check.holds(text, '"flags":[{"flag":"--deterministic","value":"1"},')
   check.holds(text, '"archs":[{"name":"sm_80","families":["ampere"],"smem_per_block":166912')
   check.lacks(text, "e4m3")
   for _, group in ipairs({ "spec", "tile" }) do

@@ -99,8 +99,10 @@ static kiln_status launch(void *device, const kiln__launch *l, struct CUstream_s
   kept->grid[1] = l->grid[1];
   kept->shape = l->shape;
   kept->num_params = l->num_params;
-  demand(l->param_sizes[l->num_params - 1] == sizeof kept->args);
-  memcpy(&kept->args, l->params[l->num_params - 1], sizeof kept->args);
+  const size_t size = l->param_sizes[l->num_params - 1];
+  const int backward = size == sizeof kept->backward;
+  demand(backward || size == sizeof kept->args);
+  memcpy(backward ? (void *)&kept->backward : &kept->args, l->params[l->num_params - 1], size);
   return KILN_OK;
 }
 
@@ -316,7 +318,7 @@ kiln_context *fake_context(fake *f, const char *cache_dir) {
 }
 
 void fake_context_destroy(kiln_context *ctx) {
-  kiln__forward_close(ctx); /* its kernels go through the device */
+  kiln__call_close(ctx); /* its kernels go through the device */
   ctx->device = NULL;
   kiln_context_destroy(ctx);
 }

@@ -1,8 +1,8 @@
 /* A device, a generator and a compiler that only record what they are asked, so that the runtime
  * can be tested on a machine without a GPU. They are put into a context made for KILN_DEVICE_NONE.
  *
- * Called by test_launch.c, test_plan.c, test_alloc.c, test_driver.c, test_bench.c and test_packs.c;
- * single-threaded unless said otherwise. */
+ * Called by test_launch.c, test_backward_launch.c, test_plan.c, test_alloc.c, test_driver.c,
+ * test_bench.c and test_packs.c; single-threaded unless said otherwise. */
 #ifndef KILN_TESTS_FAKE_H
 #define KILN_TESTS_FAKE_H
 
@@ -16,7 +16,8 @@ typedef struct fake_launch {
   uint32_t grid[2];
   kiln__entry_shape shape;
   int num_params;
-  kiln__forward_args args; /* the last parameter */
+  kiln__forward_args args;      /* the last parameter, of a forward pass */
+  kiln__backward_args backward; /* or of a backward pass */
 } fake_launch;
 
 typedef struct fake {

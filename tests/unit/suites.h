@@ -29,6 +29,7 @@
   X(nvrtc)                  \
   X(record)                 \
   X(launch)                 \
+  X(backward_launch)        \
   X(plan)                   \
   X(cache)                  \
   X(compiler)               \

@@ -176,13 +176,13 @@ static const refusal refusals[] = {
      "head_dim 'wide' is not a whole number; legal are the multiples of 8 up to 256"},
     {"spec", "dtype", "e4m3", KILN_UNSUPPORTED,
      "dtype e4m3 is not built yet; legal are fp16 and bf16"},
-    {"spec", "pass", "backward", KILN_UNSUPPORTED,
-     "pass backward is not built yet; legal is forward"},
+    {"spec", "deterministic", "2", KILN_INVALID_ARGUMENT,
+     "deterministic 2 is not within 0 to 1; the nearest legal value is 1"},
     {"spec", "arch", "sm_90b", KILN_INVALID_ARGUMENT,
      "arch 'sm_90b' is unknown; legal are sm_80, sm_86, sm_89, sm_90, sm_90a and sm_120"},
     {"spec", "softcap", "1", KILN_INVALID_ARGUMENT,
      "a spec has no field 'softcap'; its fields are arch, pass, algorithm, dtype, head_dim, "
-     "head_dim_v and mask"},
+     "head_dim_v, mask and deterministic"},
     {"tile", "num_warps", "17", KILN_INVALID_ARGUMENT,
      "num_warps 17 is not within 1 to 16; the nearest legal value is 16; "
      "0 leaves the choice to Kiln"},
@@ -325,7 +325,7 @@ START_TEST(field_tables_agree_with_the_schema) {
       at = next + 1;
     }
   ck_assert_ptr_null(strstr(at, "{\"group\":"));
-  ck_assert_int_eq(fields, 11);
+  ck_assert_int_eq(fields, 12);
   free(json);
   kiln__generator_destroy(g);
 }

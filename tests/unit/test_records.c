@@ -87,6 +87,27 @@ START_TEST(a_line_gives_the_same_bytes) {
 }
 END_TEST
 
+/* Lines from before the field was there say nothing of it and mean 0. */
+START_TEST(deterministic_came_late) {
+  static const char with[] = "\"deterministic\":1,\"dtype\"";
+  kiln__line line;
+  char why[256];
+  ck_assert_ptr_null(strstr(line_text, "deterministic"));
+  ck_assert_int_eq(kiln__line_parse(line_text, strlen(line_text), &line, why, sizeof why), 0);
+  ck_assert_int_eq(line.problem.spec.deterministic, 0);
+  line.problem.spec.deterministic = 1;
+  char *text = kiln__line_text(&line), *key = kiln__line_key(&line);
+  kiln__line_free(&line);
+  ck_assert_ptr_nonnull(strstr(text, with));
+  ck_assert_ptr_nonnull(strstr(key, with));
+  ck_assert_int_eq(kiln__line_parse(text, strlen(text), &line, why, sizeof why), 0);
+  ck_assert_int_eq(line.problem.spec.deterministic, 1);
+  free(key);
+  free(text);
+  kiln__line_free(&line);
+}
+END_TEST
+
 /* What stands in the line, what takes its place, and the sentence. */
 static const struct {
   const char *from, *to, *sentence;
@@ -434,6 +455,7 @@ Suite *suite_records(void) {
   tcase_add_checked_fixture(tests, create, destroy);
   tcase_set_timeout(tests, 60);
   tcase_add_test(tests, a_line_gives_the_same_bytes);
+  tcase_add_test(tests, deterministic_came_late);
   tcase_add_test(tests, wrong_members_are_named);
   tcase_add_test(tests, a_chosen_tile_was_timed);
   tcase_add_test(tests, deep_and_long_lines_are_refused);

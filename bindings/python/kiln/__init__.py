@@ -39,6 +39,7 @@ class _Spec(ctypes.Structure):
         ("head_dim", ctypes.c_int32),
         ("head_dim_v", ctypes.c_int32),
         ("mask", ctypes.c_int),
+        ("deterministic", ctypes.c_int32),
     ]
 
 
@@ -76,6 +77,14 @@ class _Args(ctypes.Structure):
         ("softmax_scale", ctypes.c_float),
         ("workspace", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_size_t),
+        ("dout", ctypes.c_void_p),
+        ("dq", ctypes.c_void_p),
+        ("dk", ctypes.c_void_p),
+        ("dv", ctypes.c_void_p),
+        ("do_stride", _Stride),
+        ("dq_stride", _Stride),
+        ("dk_stride", _Stride),
+        ("dv_stride", _Stride),
     ]
 
 

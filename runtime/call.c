@@ -1,6 +1,6 @@
-/* One call: a plan per spec and bucket of sizes, kept in the context. Looking one up takes a shared
- * lock; only what is seen for the first time is added under an exclusive one, after its plan was
- * made outside of it. Buckets for which the same tile was chosen share a plan.
+/* One call, forward or backward: a plan per spec and bucket of sizes, kept in the context. Looking
+ * one up takes a shared lock; only what is seen for the first time is added under an exclusive one,
+ * after its plan was made outside of it. Buckets for which the same tile was chosen share a plan.
  *
  * Invariant: only the first call of a spec compiles, unless plans are to be measured; other buckets
  * take what is loaded, in a pack or in the cache. kiln_prewarm compiles for all of them. */
@@ -135,16 +135,36 @@ static kiln_status find_captured(kiln_context *ctx, const plan_key *key, struct 
   return status;
 }
 
+static kiln_status call(kiln_context *ctx, const plan_key *key, const kiln_attn_args *args,
+                        struct CUstream_st *stream) {
+  kiln_status status = KILN_OK;
+  kiln_plan *plan = look(ctx, key, NULL, 1);
+  if (!plan) status = find_captured(ctx, key, stream, &plan);
+  if (status == KILN_OK && !plan) status = add(ctx, key, args, 1, stream, &plan);
+  return status == KILN_OK ? kiln_plan_run(plan, args, stream) : status;
+}
+
 kiln_status kiln_attn_forward(kiln_context *ctx, const kiln_attn_spec *spec,
                               const kiln_attn_args *args, struct CUstream_st *stream) {
   plan_key key;
   kiln_status status = kiln__context_need_device(ctx);
   if (status == KILN_OK) status = make_key(ctx, spec, args, &key);
   if (status != KILN_OK) return status;
-  kiln_plan *plan = look(ctx, &key, NULL, 1);
-  if (!plan) status = find_captured(ctx, &key, stream, &plan);
-  if (status == KILN_OK && !plan) status = add(ctx, &key, args, 1, stream, &plan);
-  return status == KILN_OK ? kiln_plan_run(plan, args, stream) : status;
+  if (key.spec.pass == KILN_PASS_FORWARD) return call(ctx, &key, args, stream);
+  return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                            "spec.pass is %d and kiln_attn_forward runs the forward pass, %d: call "
+                            "kiln_attn_backward for the gradients",
+                            (int)key.spec.pass, KILN_PASS_FORWARD);
+}
+
+kiln_status kiln_attn_backward(kiln_context *ctx, const kiln_attn_spec *spec,
+                               const kiln_attn_args *args, struct CUstream_st *stream) {
+  plan_key key;
+  kiln_status status = kiln__context_need_device(ctx);
+  if (status == KILN_OK) status = make_key(ctx, spec, args, &key);
+  if (status != KILN_OK) return status;
+  key.spec.pass = KILN_PASS_BACKWARD;
+  return call(ctx, &key, args, stream);
 }
 
 static kiln_status warm(kiln_context *ctx, const kiln_attn_spec *spec,
@@ -176,7 +196,7 @@ kiln_status kiln_prewarm(kiln_context *ctx, const kiln_attn_spec *specs,
                             (int)failed, (int)count, first);
 }
 
-void kiln__forward_close(kiln_context *ctx) {
+void kiln__call_close(kiln_context *ctx) {
   while (ctx->plans) {
     kiln__plan_row *row = ctx->plans;
     ctx->plans = row->next;
