@@ -41,7 +41,8 @@ end
 
 local function wrapper(row)
   if row.macro then
-    return ("#define %s(%s) %s"):format(row.name, parameter_names(row.params), row.cuda)
+    local body = row.cuda:gsub("\n", " \\\n")
+    return ("#define %s(%s) %s"):format(row.name, parameter_names(row.params), body)
   end
   return ("DEV %s %s(%s) {\n  %s\n}"):format(row.ret, row.name, row.params, row.cuda)
 end

@@ -143,6 +143,53 @@ function forms.wgmma(from, n, dtype, ending)
   }
 end
 
+-- What the upper word of a descriptor is: of tiles with the 128-byte swizzle, eight rows are 1024
+-- bytes. Flat: rows of 16 bytes, whose eight bf16 numbers serve for both halves of the depth; a has
+-- one core matrix for all rows.
+local uppers = { tile = { a = "0x40000040", b = "0x40000040" }, flat = { a = "0", b = "8" } }
+
+-- The same with descriptors that are put together from lower words and offsets (units of 16 bytes)
+-- inside the instruction: kept as 64-bit numbers they would fill registers. set: d is written
+-- only. Operands that PTX wants as immediates make it a macro.
+function forms.wgmma_at(mode, from, n, dtype, ending)
+  local t, count, is_flat = ptx_type[dtype], tonumber(n) // 2, ending == "_flat"
+  local trans, upper = majors[is_flat and "" or ending], uppers[is_flat and "flat" or "tile"]
+  if mode ~= "add" and mode ~= "set" or not t or depth[dtype] ~= 16 or not trans then return nil end
+  if count < 4 or count > 128 or count % 4 ~= 0 or trans > 1 and from == "rs" then return nil end
+  local in_smem = from == "ss"
+  local steps = count + (in_smem and 2 or 5) -- the first operand behind d, a and b
+  local a, b = in_smem and "da" or "{" .. list("%%%d", 4, count) .. "}", steps - 1
+  local set_up = ("add.u32 y, %%%d, %%%d;\nmov.b64 db, {y, %s};"):format(
+    b, in_smem and steps + 1 or steps, upper.b)
+  if in_smem then
+    set_up = ("add.u32 x, %%%d, %%%d;\nmov.b64 da, {x, %s};\n"):format(count, steps, upper.a)
+             .. set_up
+  end
+  local order = (in_smem and (", %d"):format(trans >> 1) or "") .. (", %d"):format(trans & 1)
+  local code = ([[
+    {
+    .reg .b32 x, y;
+    .reg .b64 da, db;
+    %s
+    wgmma.mma_async.sync.aligned.m64n%sk16.f32.%s.%s {%s}, %s, db, %d, 1, 1%s;
+    }]]):format(set_up, n, t, t, list("%%%d", count), a, mode == "add" and 1 or 0, order)
+  local function wide(word, step, high)
+    return ("((u64)%su << 32 | (u32)((%s) + (%s)))"):format(high, word, step)
+  end
+  local a_params = in_smem and "u32 a, int a_step" or "const u32 *a"
+  return {
+    name = ("wgmma_%s_%s_n%s_%s%s"):format(mode, from, n, dtype, ending), ret = "void",
+    params = "float *d, " .. a_params .. ", u32 b, int b_step", isa = "wgmma.mma_async",
+    macro = true,
+    call = { "wgmma", n, "EMU_" .. dtype:upper(), tostring(trans), "d", in_smem and "0" or "a",
+             in_smem and wide("a", "a_step", upper.a) or "0", wide("b", "b_step", upper.b),
+             mode == "add" and "1" or "0" },
+    cuda = asm(code, ": " .. list(mode == "add" and '"+f"((d)[%d])' or '"=f"((d)[%d])', count)
+                 .. " : " .. (in_smem and '"r"(a)' or list('"r"((a)[%d])', 4)) .. ', "r"(b)'
+                 .. (in_smem and ', "n"(a_step)' or "") .. ', "n"(b_step)'):gsub(";$", ""),
+  }
+end
+
 function forms.touch(kind, n)
   local is_float = kind == "f32"
   return {

@@ -102,6 +102,10 @@ return {
     emu = "return emu_wide_fp16(x & 0xffff);" },
   { name = "unpack_bf16", ret = "float", params = "u32 x", isa = "mov.b32",
     cuda = "return __uint_as_float(x << 16);", emu = "return emu_float(x << 16);" },
+  { name = "as_float", ret = "float", params = "u32 x", isa = "mov.b32",
+    cuda = "return __uint_as_float(x);", emu = "return emu_float(x);" },
+  { name = "as_u32", ret = "u32", params = "float x", isa = "mov.b32",
+    cuda = "return __float_as_uint(x);", emu = "return emu_bits(x);" },
   { name = "tanh_approx", ret = "float", params = "float x", isa = "tanh.approx.f32",
     cuda = 'float y;\n  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));\n  return y;',
     emu = "return tanhf(x);" },
@@ -386,6 +390,10 @@ return {
     member = { name = "wgmma", ret = "void",
                params = "int n, int dtype, int major, float *d, const u32 *registers, u64 a, "
                  .. "u64 b, int accumulate" } },
+  -- wgmma_add_... and wgmma_set_...: the same by the lower words of descriptors of 128-byte swizzled
+  -- tiles and offsets from them, in units of 16 bytes; set overwrites d. _flat: of rows of 16 bytes.
+  { pattern = "^wgmma_(%l+)_([rs]s)_n(%d+)_(%w+)(_?%l*)$", make = forms.wgmma_at,
+    member_of = "wgmma" },
   -- A barrier for the compiler: nothing that uses these registers moves across. It stands behind
   -- every wgmma_wait for the registers that are used next; in the emulator the results appear here.
   { pattern = "^touch_([fu]32)x(%d+)$", make = forms.touch,
