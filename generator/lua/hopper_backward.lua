@@ -12,6 +12,7 @@ local backward = { name = "hopper_backward", template = "backward/hopper.tmpl.cu
 local WIDEST = 128 -- columns whose dK and dV fit a consumer's registers
 local BLOCK_N = 128 -- keys of a tile: two consumers of 64
 local THREADS = 384
+local HELPERS = 256 -- threads of the kernels before and after
 
 -- Who forms dQ of a block: both consumers, each half of the rows, half of the columns, or all of it
 -- over its own keys. dq_cols: columns of one product; dq_regs: its registers.
@@ -83,7 +84,7 @@ end
 function backward.values(spec, tile)
   local x, dtype = derive(spec, tile), dtypes[spec.dtype]
   return {
-    block_m = tile.block_m, block_n = BLOCK_N, threads = THREADS,
+    block_m = tile.block_m, block_n = BLOCK_N, helpers = HELPERS,
     d16 = layout.round_up(spec.head_dim, 16), dv16 = layout.round_up(spec.head_dim_v, 16),
     dim = spec.head_dim, dv = spec.head_dim_v, at = x.map.at,
     q_panels = x.q, k_panels = x.k, v_panels = x.v, do_panels = x.dout, ds_panels = x.ds,
@@ -119,14 +120,14 @@ function backward.record(spec, tile)
     layout = "backward.1", smem = x.map.list, workspace = workspace,
     maps = { q = box(tile.block_m), k = box(BLOCK_N), v = box(BLOCK_N), ["do"] = box(tile.block_m) },
     entries = {
-      { name = "kiln_preprocess", threads = THREADS, grid = blocks, params = { "args" } },
+      { name = "kiln_preprocess", threads = HELPERS, grid = blocks, params = { "args" } },
       {
         name = "kiln_backward", threads = THREADS, shared_bytes = x.map.bytes,
         grid = { { "seqlen_k", BLOCK_N }, { "num_heads_k", 1 }, { "batch", 1 } },
         params = { "map:q", "map:k", "map:v", "map:do", "args" },
       },
       {
-        name = "kiln_convert", threads = THREADS, shared_bytes = tile.block_m * pitch,
+        name = "kiln_convert", threads = HELPERS, shared_bytes = tile.block_m * pitch,
         grid = blocks, params = { "args" },
       },
     },
