@@ -3,9 +3,10 @@
     python3 bench/tuning.py JOURNAL [MORE...]
 
 For every problem of a journal that an exhaustive tuning finished: the places that the measured best
-and the choice (which may tie with it) have in the cost model's order, and what hillclimb would have chosen from the same times (a replay,
-with their spread): its time over the best one, its measurements over all. Where MORE journals hold
-the same problems, how many of their tunings chose the same tile. The last lines sum up.
+and the choice (which may tie with it) have in the cost model's order, and what hillclimb would have
+chosen from the same times (a replay, with their spread): its time over the best one, its
+measurements over all. Where MORE journals hold the same problems, how many of their tunings chose
+the same tile. The last lines sum up.
 """
 
 import collections
@@ -155,15 +156,18 @@ def main():
         sys.exit(__doc__)
     judged, rows = Judge(), []
     known = [choices(path) for path in journals]
-    print(f"{'problem':36} {'tiles':>5} {'best is':>7} {'choice':>7} {'gain':>6} {'climbed':>8} {'of them':>7}")
+    print(
+        f"{'problem':36} {'tiles':>5} {'best is':>7} {'choice':>7} {'gain':>6} {'climbed':>8}"
+        f" {'of them':>7}"
+    )
     for key, record in known[0].items():
         if record["strategy"] != "exhaustive":
             continue
         row = judge(judged, record, journals[0])
         rows.append(row)
         print(
-            f"{name_of(record):36} {row['tiles']:5} {row['place']:6}. {row['choice']:6}. {row['gain']:6.3f}"
-            f" {row['climbed']:8.3f} {row['share']:7.2f}"
+            f"{name_of(record):36} {row['tiles']:5} {row['place']:6}. {row['choice']:6}."
+            f" {row['gain']:6.3f} {row['climbed']:8.3f} {row['share']:7.2f}"
         )
     for key, record in known[0].items():
         tiles = [tile_of(k[key]["tile"]) for k in known if key in k]

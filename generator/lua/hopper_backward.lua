@@ -107,6 +107,7 @@ backward.axes = {
 function backward.record(spec, tile)
   local x = derive(spec, tile)
   local function box(rows) return { box_rows = rows, box_cols = 64, swizzle = 128 } end
+  local queries, keys = box(tile.block_m), box(BLOCK_N)
   local blocks = { { "seqlen_q", tile.block_m }, { "num_heads", 1 }, { "batch", 1 } }
   local workspace = {
     { name = "dq_sums", bytes = x.dq_bytes, dims = blocks },
@@ -118,7 +119,7 @@ function backward.record(spec, tile)
   local pitch = 2 * (x.dq_mode == "columns" and 128 or x.dq_cols) + 16
   return {
     layout = "backward.1", smem = x.map.list, workspace = workspace,
-    maps = { q = box(tile.block_m), k = box(BLOCK_N), v = box(BLOCK_N), ["do"] = box(tile.block_m) },
+    maps = { q = queries, k = keys, v = keys, ["do"] = queries },
     entries = {
       { name = "kiln_preprocess", threads = HELPERS, grid = blocks, params = { "args" } },
       {

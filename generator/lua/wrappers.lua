@@ -390,8 +390,9 @@ return {
     member = { name = "wgmma", ret = "void",
                params = "int n, int dtype, int major, float *d, const u32 *registers, u64 a, "
                  .. "u64 b, int accumulate" } },
-  -- wgmma_add_... and wgmma_set_...: the same by the lower words of descriptors of 128-byte swizzled
-  -- tiles and offsets from them, in units of 16 bytes; set overwrites d. _flat: of rows of 16 bytes.
+  -- wgmma_add_... and wgmma_set_...: the same by the lower words of descriptors of tiles with the
+  -- 128-byte swizzle and offsets from them, in units of 16 bytes; set overwrites d. _flat: of rows
+  -- of 16 bytes.
   { pattern = "^wgmma_(%l+)_([rs]s)_n(%d+)_(%w+)(_?%l*)$", make = forms.wgmma_at,
     member_of = "wgmma" },
   -- A barrier for the compiler: nothing that uses these registers moves across. It stands behind

@@ -1,16 +1,16 @@
 //@ include("common/backward_args.tmpl.cu")
 
-/* FlashAttention backward for TMA and wgmma. A thread block owns ${block_n} keys of one key head and
- * walks over the blocks of ${block_m} queries that see them, for every query head of the group.
+/* FlashAttention backward for TMA and wgmma. A thread block owns ${block_n} keys of one key head
+ * and walks over the blocks of ${block_m} queries that see them, for every query head of the group.
  * Warpgroup 0 is the producer; the two consumers own 64 keys each. S^T = K Q^T and dP^T = V dO^T
  * stay in registers, where P^T and dS^T are the first operands of dV += P^T dO and dK += dS^T Q. dS
  * goes through shared memory, since dQ = dS K sums over the keys of both; dQ of one block is formed
  * while the next is computed, so the consumers may drift apart by a block.
  *
  * The statistics of the queries come in through the tensor cores: a row's -lse / scale and -delta
- * are three bf16 numbers each, and the first instruction of S^T and of dP^T multiplies them by ones.
- * So P = 2^((S - lse / scale) c) and dS = P (dP - delta) cost one multiplication a score each, and
- * the accumulators need not be cleared. */
+ * are three bf16 numbers each, and the first instruction of S^T and of dP^T multiplies them by
+ * ones. So P = 2^((S - lse / scale) c) and dS = P (dP - delta) cost one multiplication a score
+ * each, and the accumulators need not be cleared. */
 //@ include("backward/hopper_preprocess.tmpl.cu")
 
 /* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
@@ -75,7 +75,8 @@ DEV Tile tile_of(i64 t, const BackwardArgs *a) {
   const i64 first = x.n * (i64)${block_n} - diagonal, last = first + ${block_n - 1};
   const i64 m0 = first < 0 ? 0 : first / ${block_m};
   x.m0 = m0 < a->m_blocks ? (int)m0 : a->m_blocks;
-  x.masked = last <= 0 ? 0 : last > a->seqlen_q ? a->m_blocks : (int)((last + ${block_m - 1}) / ${block_m});
+  const i64 masked = last <= 0 ? 0 : (last + ${block_m - 1}) / ${block_m};
+  x.masked = masked < a->m_blocks ? (int)masked : a->m_blocks;
 //@ else
   x.m0 = x.masked = 0;
 //@ end

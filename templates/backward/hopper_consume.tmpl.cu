@@ -42,8 +42,10 @@ DEV void issue_gradients(const Consumer *me, float *t, int slot) {
 //@ end
   wgmma_commit();
 }
-//@ for _, t in ipairs { { name = "dv", of = "dout", columns = "do_columns", n = dv16, bytes = do_panels.total },
-//@                      { name = "dk", of = "q", columns = "q_columns", n = d16, bytes = q_panels.total } } do
+//@ for _, t in ipairs { { name = "dv", of = "dout", columns = "do_columns", n = dv16,
+//@                        bytes = do_panels.total },
+//@                      { name = "dk", of = "q", columns = "q_columns", n = d16,
+//@                        bytes = q_panels.total } } do
 /* ${t.name} (64 keys x ${t.n}) += p ${t.of} */
 DEV void issue_${t.name}(const Consumer *me, float *${t.name}, const u32 *p, int slot) {
   const u32 x = me->${t.columns} + slot * ${t.bytes // 16};
@@ -65,7 +67,8 @@ DEV void issue_dq(const Consumer *me, float *dq, int buffer) {
   const u32 ds = me->ds + buffer * ${ds_panels.total // 16};
   wgmma_fence();
 //@ for k = 0, (dq_mode == "keys" and 64 or block_n) // 16 - 1 do
-  wgmma_${k == 0 and "set" or "add"}_ss_n${dq_cols}_${dtype}_t(dq, ds, ${by_row(k, block_m)}, me->k_columns, ${128 * k});
+//@ local product = ("wgmma_%s_ss_n%d_%s_t"):format(k == 0 and "set" or "add", dq_cols, dtype)
+  ${product}(dq, ds, ${by_row(k, block_m)}, me->k_columns, ${128 * k});
 //@ end
   wgmma_commit();
 }
@@ -110,8 +113,9 @@ DEV void pack_block(u32 *to, const float *from) {
 DEV void store_ds(const Consumer *me, const u32 *g, int buffer) {
   const int row = (me->lane >> 4) * 8 + (me->lane & 7);
   const int chunk = me->warp_row % 64 / 8 + (me->lane >> 3 & 1);
-  const u32 to = me->smem + ${at.ds} + buffer * ${ds_panels.total} + me->group * ${ds_panels.bytes} +
-                 row * 128 + ((chunk ^ (row & 7)) << 4);
+  const u32 panel = me->smem + ${at.ds} + buffer * ${ds_panels.total} +
+                    me->group * ${ds_panels.bytes};
+  const u32 to = panel + row * 128 + ((chunk ^ (row & 7)) << 4);
 #pragma unroll
   for (int j = 0; j < ${block_m // 16}; j++) stmatrix_x4_trans(to + 2048 * j, g + 4 * j);
 }
@@ -121,8 +125,7 @@ DEV void arrive(const Consumer *me, u32 bar) {
 //@ if deterministic then
 /* Leaves the part of dQ to its adder. */
 DEV void put_dq(const Consumer *me, const float *dq, int i) {
-  const u32 to = me->smem + ${at.dq} + me->group * ${dq_part} + me->warp_row % 64 / 16 * ${128 * dq_regs} +
-                 16 * me->lane;
+  const u32 to = me->smem + ${at.dq} + me->warp_row / 16 * ${128 * dq_regs} + 16 * me->lane;
   bar_wait(dq_empty(me->smem, me->group), (i & 1) ^ 1);
 #pragma unroll
   for (int j = 0; j < ${dq_regs // 4}; j++) {
@@ -163,14 +166,16 @@ DEV void quad_transpose(u32 *w, int lane) {
 }
 //@ for _, t in ipairs { { name = "dk", n = d16, dim = dim, scale = "a->softmax_scale" },
 //@                      { name = "dv", n = dv16, dim = dv } } do
-DEV void store_${t.name}(const Consumer *me, const float *${t.name}, Tile x, const BackwardArgs *a) {
+DEV void store_${t.name}(const Consumer *me, const float *${t.name}, Tile x,
+                    const BackwardArgs *a) {
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     const int row = x.n * ${block_n} + me->warp_row + me->lane / 4 + 8 * r;
     char *to = (char *)a->${t.name} + 2 * (x.batch * a->${t.name}_stride.batch +
                                   row * a->${t.name}_stride.row +
                                   x.head_k * a->${t.name}_stride.head + 8 * (me->lane & 3));
-    const int chunks = row < a->seqlen_k ? ${t.dim // 8} - (me->lane & 3) : 0; /* from this lane's */
+    /* Chunks of the row from this lane's first on */
+    const int chunks = row < a->seqlen_k ? ${t.dim // 8} - (me->lane & 3) : 0;
 #pragma unroll
     for (int j = 0; j < ${(t.n + 31) // 32}; j++) {
       u32 w[4] = {0, 0, 0, 0};

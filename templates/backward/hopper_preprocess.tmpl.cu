@@ -23,8 +23,8 @@ DEV float dot(const u32 *u, const u32 *w) {
 //@ while lanes < dv // 8 do lanes = 2 * lanes end
 //@ local passes = block_m * lanes // helpers -- rows of a lane
 //@ if passes == 0 then passes = 1 end
-/* Query blocks of ${block_m} rows: m block fastest, then head, then batch; ${lanes} lanes a row. All
- * loads are started before the first is used. */
+/* Query blocks of ${block_m} rows: m block fastest, then head, then batch; ${lanes} lanes a row.
+ * All loads are started before the first is used. */
 KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
   const i64 block = block_index();
   if (block >= a.tiles) return;
@@ -45,12 +45,13 @@ KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
     const i64 row = first + row0 + ${helpers // lanes} * i;
 #pragma unroll
     for (int j = 0; j < 4; j++) u[i][j] = w[i][j] = 0;
-    if (row0 + ${helpers // lanes} * i >= ${block_m} || row >= a.seqlen_q || lane >= ${dv // 8}) continue;
+    if (row >= a.seqlen_q || row >= first + ${block_m} || lane >= ${dv // 8}) continue;
     ldg_u32x4(u[i], o + 2 * row * a.o_stride.row);
     ldg_u32x4(w[i], dout + 2 * row * a.do_stride.row);
   }
 #pragma unroll 4
-  for (int i = thread_index(); i < ${dq_bytes // 16}; i += ${helpers}) stg_u32x4(sums + 16 * i, zero);
+  for (int i = thread_index(); i < ${dq_bytes // 16}; i += ${helpers})
+    stg_u32x4(sums + 16 * i, zero);
 #pragma unroll
   for (int i = 0; i < ${passes}; i++) {
     const int r = row0 + ${helpers // lanes} * i;

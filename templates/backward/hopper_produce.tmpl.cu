@@ -4,7 +4,8 @@
  * statistics travel with the queries. */
 DEV void produce(u32 smem, Tile x, const TensorMap *map_q, const TensorMap *map_k,
                  const TensorMap *map_v, const TensorMap *map_do, const BackwardArgs *a) {
-  const u64 keep = 0x14F0000000000000ull, once = 0x12F0000000000000ull; /* in L2: evict last, first */
+  /* In L2: evict last, evict first */
+  const u64 keep = 0x14F0000000000000ull, once = 0x12F0000000000000ull;
   const int steps = steps_of(x, a), row_k = x.n * ${block_n};
   const char *statistics = (const char *)a->workspace + a->workspace_at[1];
   int head = x.head_k * a->group, m = x.m0;
@@ -22,8 +23,8 @@ DEV void produce(u32 smem, Tile x, const TensorMap *map_q, const TensorMap *map_
     for (int c = 0; c < ${q_panels.count}; c++)
       tma_load(smem + ${at.q} + slot * ${q_panels.total} + c * ${q_panels.bytes}, map_q,
                q_full(smem, slot), 64 * c, m * ${block_m}, head, x.batch, keep);
-    bulk_load(smem + ${at.statistics} + slot * ${16 * block_m}, statistics + block * ${16 * block_m},
-              ${16 * block_m}, q_full(smem, slot), keep);
+    bulk_load(smem + ${at.statistics} + slot * ${16 * block_m},
+              statistics + block * ${16 * block_m}, ${16 * block_m}, q_full(smem, slot), keep);
     if (i == 0) {
       bar_expect(v_full(smem), ${v_panels.total});
       for (int c = 0; c < ${v_panels.count}; c++)
