@@ -48,7 +48,8 @@ row("sm_90", "sm_80", {
 -- The instructions of sm_90a (TMA, wgmma) exist on no later architecture, so nothing inherits
 -- from it. It is never served by the Ampere family: who wants that asks for sm_90.
 row("sm_90a", "sm_90", {
-  families = { "hopper" }, backward = { "hopper_backward", "ampere_backward" },
+  families = { "hopper" },
+  backward = { "hopper_backward", "hopper_wide_backward", "ampere_backward" },
   max_cluster = 8,
   tensor_flops = 4096, -- of wgmma
 })

@@ -1,0 +1,143 @@
+-- hopper_wide_backward.lua: the backward pass for TMA and wgmma, warp specialised, of head dims
+-- above 128. Called by render.lua, as docs/architecture.md tells of families.
+--
+-- Invariant: check() is arithmetic on shared memory only, and whatever it accepts renders and runs
+-- right.
+
+local layout = require("layout")
+local dtypes = require("dtype")
+
+local wide = { name = "hopper_wide_backward", template = "backward/hopper_wide.tmpl.cu" }
+
+local BLOCK = 64 -- queries of a step, and keys of a tile
+local PANEL = 64 -- columns of a panel of shared memory
+local THREADS = 384
+local TILE = BLOCK * PANEL * 2 -- bytes of P, of dS, of a panel
+
+-- The columns of dK, dV or dQ that the two consumers form: { first, end }. They begin where a panel
+-- does, unless that would leave one of them much less than the other.
+local function halves(dim)
+  local all = layout.round_up(dim, 16)
+  local cut = all // 2
+  if dim > 64 and dim <= 128 then cut = 64 elseif dim > 192 then cut = 128 end
+  return { { 0, cut }, { cut, all } }
+end
+
+-- Columns of one consumer as products of their own: one that begins inside a panel ends there, and
+-- so does every one if they are to be narrow.
+local function pieces(range, narrow)
+  local out, from = {}, range[1]
+  while from < range[2] do
+    local last = range[2]
+    if narrow or from % PANEL ~= 0 then last = math.min(last, (from // PANEL + 1) * PANEL) end
+    -- step: of the descriptor of a tile that is read by columns
+    local step = from // PANEL * (TILE // 16) + from % PANEL // 8
+    out[#out + 1] = { from = from, n = last - from, step = step }
+    from = last
+  end
+  return out
+end
+
+local function pieces_of(dim, narrow)
+  local out = {}
+  for group, range in ipairs(halves(dim)) do out[group] = pieces(range, narrow) end
+  return out
+end
+
+local function derive(spec, tile)
+  local x = {
+    q = layout.panels(BLOCK, spec.head_dim), v = layout.panels(BLOCK, spec.head_dim_v),
+    deterministic = spec.deterministic == 1,
+    sums = BLOCK * layout.round_up(spec.head_dim, 16) * 4, -- bytes of dQ of a query block
+  }
+  x.map = layout.map({
+    { name = "k", bytes = x.q.total, align = 1024 },
+    { name = "v", bytes = x.v.total, align = 1024 },
+    { name = "q", bytes = 2 * x.q.total, align = 1024 },
+    { name = "do", bytes = tile.num_stages * x.v.total, align = 1024 },
+    { name = "p", bytes = TILE, align = 1024 },
+    { name = "ds", bytes = 2 * TILE, align = 1024 },
+    { name = "bars", bytes = 8 * (10 + 2 * tile.num_stages + 2), align = 16 },
+  })
+  return x
+end
+
+function wide.serves(spec)
+  if spec.head_dim > 128 or spec.head_dim_v > 128 then return true end
+  return nil, "the hopper_wide_backward family is for head dims above 128"
+end
+
+local fixed = { block_m = BLOCK, block_n = BLOCK, num_warps = THREADS // 32 }
+
+function wide.default_tile(_, _, wanted)
+  return {
+    block_m = BLOCK, block_n = BLOCK, num_stages = wanted and wanted.num_stages or 2,
+    num_warps = THREADS // 32,
+  }
+end
+
+function wide.check(spec, tile, arch)
+  for name, value in pairs(fixed) do
+    if tile[name] ~= value then
+      local sentence = "%s %d is not %d, the one value of the hopper_wide_backward family"
+      return nil, sentence:format(name, tile[name], value)
+    end
+  end
+  if tile.num_stages ~= 1 and tile.num_stages ~= 2 then
+    return nil, ("num_stages %d is not 1 or 2"):format(tile.num_stages)
+  end
+  return layout.fits(derive(spec, tile).map, arch)
+end
+
+function wide.values(spec, tile)
+  local x, dtype = derive(spec, tile), dtypes[spec.dtype]
+  return {
+    block = BLOCK, tile = TILE, num_stages = tile.num_stages, at = x.map.at,
+    d16 = layout.round_up(spec.head_dim, 16), dv16 = layout.round_up(spec.head_dim_v, 16),
+    dim = spec.head_dim, dv = spec.head_dim_v, q_panels = x.q, v_panels = x.v, sums = x.sums,
+    pieces = {
+      dk = pieces_of(spec.head_dim), dv = pieces_of(spec.head_dim_v),
+      dq = pieces_of(spec.head_dim, true),
+    },
+    causal = spec.mask == "causal", deterministic = x.deterministic,
+    dtype = spec.dtype, wide_exponent = dtype.wide_exponent, pack = dtype.pack,
+    unpack = "unpack_" .. spec.dtype, aside = 256,
+  }
+end
+
+-- ---- for the tuner: tiles.lua ----
+
+wide.axes = {
+  { name = "block_m", values = { BLOCK } },
+  { name = "num_warps", values = { THREADS // 32 } },
+  { name = "block_n", values = { BLOCK } },
+  { name = "num_stages", values = { 1, 2 } },
+}
+
+function wide.record(spec, tile)
+  local x = derive(spec, tile)
+  local map = { box_rows = BLOCK, box_cols = PANEL, swizzle = 128 }
+  local blocks = { { "seqlen_q", BLOCK }, { "num_heads", 1 }, { "batch", 1 } }
+  local workspace = {
+    { name = "dq_sums", bytes = x.sums, dims = blocks },
+    { name = "statistics", bytes = 8 * BLOCK, dims = blocks },
+  }
+  if x.deterministic then
+    workspace[3] = { name = "semaphores", bytes = 8, dims = blocks, zero = true }
+  end
+  return {
+    layout = "backward.1", smem = x.map.list, workspace = workspace,
+    maps = { q = map, k = map, v = map, ["do"] = map },
+    entries = {
+      { name = "kiln_preprocess", threads = 256, grid = blocks, params = { "args" } },
+      {
+        name = "kiln_backward", threads = THREADS, shared_bytes = x.map.bytes,
+        grid = { { "seqlen_k", BLOCK }, { "num_heads_k", 1 }, { "batch", 1 } },
+        params = { "map:q", "map:k", "map:v", "map:do", "args" },
+      },
+      { name = "kiln_convert", threads = 256, grid = blocks, params = { "args" } },
+    },
+  }
+end
+
+return wide

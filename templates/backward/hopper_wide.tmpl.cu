@@ -1,0 +1,105 @@
+//@ include("common/backward_args.tmpl.cu")
+
+/* FlashAttention backward for TMA and wgmma, for wide heads. A thread block owns ${block} keys of one
+ * key head and walks over the blocks of ${block} queries that see them, for every query head of the
+ * group. Warpgroup 0 is the producer. Of a step, consumer 1 forms S = Q K^T and P, consumer 2
+ * dP = dO V^T and dS; both lie in shared memory, from where each consumer forms its columns of
+ * dV += P^T dO, dK += dS^T Q and dQ = dS K. dK and dQ come one step late: they run while S becomes P.
+ */
+//@ include("backward/hopper_wide_before.tmpl.cu")
+
+/* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
+
+//@ local at_bar = at.bars
+//@ for _, b in ipairs { { "q_full", 2 }, { "q_empty", 2 }, { "ds_full", 2 }, { "ds_empty", 2 },
+//@                      { "do_full", num_stages }, { "do_empty", num_stages } } do
+DEV u32 ${b[1]}(u32 smem, int slot) { return smem + ${at_bar} + 8 * slot; }
+//@ at_bar = at_bar + 8 * b[2]
+//@ end
+//@ for _, name in ipairs { "k_full", "v_full", "p_full", "p_empty" } do
+DEV u32 ${name}(u32 smem) { return smem + ${at_bar}; }
+//@ at_bar = at_bar + 8
+//@ end
+
+/* ---- tiles ---- */
+
+/* A tile of keys. Query blocks before m0 see none of them; those before masked see some. */
+typedef struct {
+  int n, head_k, batch;
+  int m0, masked;
+} Tile;
+
+//@ if causal then
+/* By key block, the first one, which the most queries see, foremost: of a section of heads whose
+ * queries, gradients and sums stay in L2; then of the next section. */
+//@ else
+/* Key block fastest, then key head, then batch. */
+//@ end
+DEV Tile tile_of(i64 t, const BackwardArgs *a) {
+  Tile x;
+  i64 head;
+//@ if causal then
+  const i64 heads = (i64)a->num_heads_k * a->batch;
+  const i64 bytes = (i64)a->group * a->seqlen_q * ${6 * d16 + 2 * dv16};
+  i64 width = bytes > 0 ? ${40 << 20} / bytes : heads;
+  width = width < 1 ? 1 : width < heads ? width : heads;
+  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
+  const i64 left = heads - section * width;
+  width = width < left ? width : left;
+  x.n = (int)(rest / width);
+  head = section * width + (rest - x.n * width);
+  const i64 first = x.n * (i64)${block} - ((i64)a->seqlen_k - a->seqlen_q);
+  const i64 m0 = first < 0 ? 0 : first / ${block}, masked = (first + ${block - 1 + block - 1}) / ${block};
+  x.m0 = m0 < a->m_blocks ? (int)m0 : a->m_blocks;
+  x.masked = first + ${block - 1} <= 0 ? 0 : masked < a->m_blocks ? (int)masked : a->m_blocks;
+//@ else
+  head = t / a->n_blocks;
+  x.n = (int)(t - head * a->n_blocks);
+  x.m0 = x.masked = 0;
+//@ end
+  if ((x.n + 1) * (i64)${block} > a->seqlen_k) x.masked = a->m_blocks;
+  x.batch = (int)(head / a->num_heads_k);
+  x.head_k = (int)(head - (i64)x.batch * a->num_heads_k);
+  return x;
+}
+/* Steps of a tile: a query block of a query head each */
+DEV int steps_of(Tile x, const BackwardArgs *a) { return (a->m_blocks - x.m0) * a->group; }
+
+//@ include("backward/hopper_wide_produce.tmpl.cu")
+//@ include("backward/hopper_wide_consume.tmpl.cu")
+
+KERNEL void kiln_backward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM TensorMap map_v,
+                          PARAM TensorMap map_do, PARAM BackwardArgs a) {
+  const u32 smem = shared_base();
+  const int warp = redux_max_i32(thread_index() / 32);
+  if (block_index() >= a.tiles) return;
+  if (thread_index() == 0) {
+    bar_init(k_full(smem), 1);
+    bar_init(v_full(smem), 1);
+    bar_init(p_full(smem), 4); /* one arrival a warp */
+    bar_init(p_empty(smem), 8);
+    for (int i = 0; i < 2; i++) {
+      bar_init(q_full(smem, i), 1);
+      bar_init(q_empty(smem, i), 8);
+      bar_init(ds_full(smem, i), 4);
+      bar_init(ds_empty(smem, i), 8);
+    }
+    for (int i = 0; i < ${num_stages}; i++) {
+      bar_init(do_full(smem, i), 1);
+      bar_init(do_empty(smem, i), 8);
+    }
+    fence_bar_init();
+  }
+  sync_threads();
+  const Tile x = tile_of(block_index(), &a);
+  if (warp < 4) {
+    reg_dec(24);
+    if (thread_index() == 0) produce(smem, x, &map_q, &map_k, &map_v, &map_do, &a);
+  } else {
+    reg_inc(240);
+    Consumer me = consumer_of(smem, warp, x, &a);
+    if (warp < 8) run_scores(&me, x, &a);
+    else run_gradients(&me, x, &a);
+  }
+}
+//@ include("backward/hopper_wide_after.tmpl.cu")
