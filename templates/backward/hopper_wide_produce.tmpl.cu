@@ -3,7 +3,7 @@
 /* Sends keys and values once, then a query block and its dO a step. */
 DEV void produce(u32 smem, Tile x, const TensorMap *map_q, const TensorMap *map_k,
                  const TensorMap *map_v, const TensorMap *map_do, const BackwardArgs *a) {
-  const u64 keep = 0x14F0000000000000ull, once = 0x12F0000000000000ull; /* in L2: evict last, first */
+  const u64 keep = 0x14F0000000000000ull, once = 0x12F0000000000000ull; /* L2: evict last, first */
   const int steps = steps_of(x, a), row_k = x.n * ${block};
   int head = x.head_k * a->group, m = x.m0;
   if (steps == 0) return;
