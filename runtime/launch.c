@@ -209,13 +209,17 @@ void kiln__launch_map(const kiln__map_shape *shape, const kiln__view *view, cons
 
 /* ---- launching ---- */
 
-/* Blocks of a grid in one or two axes. 0, or -1 when there are too many. */
+/* Blocks of a grid in one or two axes: a cluster of them for a tile. 0, or -1 when there are too
+ * many. */
 int kiln__grid_choose(int64_t tiles, int32_t persistent, int32_t num_sms, int32_t cluster,
                       uint32_t grid[2]) {
-  int64_t blocks = tiles;
-  if (persistent > 0 && blocks > (int64_t)num_sms * persistent)
-    blocks = (int64_t)num_sms * persistent;
-  blocks = (blocks + cluster - 1) / cluster * cluster;
+  int64_t clusters = tiles;
+  if (persistent > 0) {
+    const int64_t resident = (int64_t)num_sms * persistent / cluster;
+    if (clusters > resident) clusters = resident > 0 ? resident : 1;
+  }
+  if (clusters > INT64_MAX / cluster) return -1;
+  const int64_t blocks = clusters * cluster;
   int64_t widest = GRID_X_LIMIT / cluster * cluster;
   int64_t x = blocks < widest ? blocks : widest;
   int64_t y = x > 0 ? (blocks - 1) / x + 1 : 0;

@@ -44,21 +44,34 @@ local function pieces_of(dim, narrow)
   return out
 end
 
+-- Two thread blocks that exchange dS form a quarter of the columns of dQ in each of their consumers.
+local function shared_dq()
+  local out = {}
+  for group = 1, 2 do out[group] = { { from = PANEL * (group - 1), n = PANEL,
+                                       step = (group - 1) * (TILE // 16) } } end
+  return out
+end
+
 local function derive(spec, tile)
   local x = {
     q = layout.panels(BLOCK, spec.head_dim), v = layout.panels(BLOCK, spec.head_dim_v),
-    deterministic = spec.deterministic == 1,
-    sums = BLOCK * layout.round_up(spec.head_dim, 16) * 4, -- bytes of dQ of a query block
+    pair = tile.block_n == 2 * BLOCK, deterministic = spec.deterministic == 1,
   }
-  x.map = layout.map({
+  x.ds_bytes = x.pair and 2 * TILE or TILE
+  x.sums = BLOCK * (x.pair and 4 * PANEL or layout.round_up(spec.head_dim, 16)) * 4 -- bytes of dQ
+  local regions = {
     { name = "k", bytes = x.q.total, align = 1024 },
     { name = "v", bytes = x.v.total, align = 1024 },
     { name = "q", bytes = 2 * x.q.total, align = 1024 },
     { name = "do", bytes = tile.num_stages * x.v.total, align = 1024 },
     { name = "p", bytes = TILE, align = 1024 },
-    { name = "ds", bytes = 2 * TILE, align = 1024 },
-    { name = "bars", bytes = 8 * (10 + 2 * tile.num_stages + 2), align = 16 },
-  })
+    { name = "ds", bytes = 2 * x.ds_bytes, align = 1024 },
+    { name = "bars", bytes = 8 * (12 + 2 * tile.num_stages + (x.pair and 2 or 0)), align = 16 },
+  }
+  if x.pair then
+    table.insert(regions, 2, { name = "peer_k", bytes = 2 * TILE, align = 1024 })
+  end
+  x.map = layout.map(regions)
   return x
 end
 
@@ -67,13 +80,24 @@ function wide.serves(spec)
   return nil, "the hopper_wide_backward family is for head dims above 128"
 end
 
-local fixed = { block_m = BLOCK, block_n = BLOCK, num_warps = THREADS // 32 }
+local fixed = { block_m = BLOCK, num_warps = THREADS // 32 }
 
-function wide.default_tile(_, _, wanted)
-  return {
-    block_m = BLOCK, block_n = BLOCK, num_stages = wanted and wanted.num_stages or 2,
-    num_warps = THREADS // 32,
-  }
+-- { block_n, num_stages }, the first that is legal and goes with what was given
+local preferred = { { 2 * BLOCK, 1 }, { BLOCK, 2 }, { BLOCK, 1 } }
+
+function wide.default_tile(spec, arch, wanted)
+  local reason
+  wanted = wanted or {}
+  for _, t in ipairs(preferred) do
+    local tile = {
+      block_m = BLOCK, block_n = wanted.block_n or t[1], num_stages = wanted.num_stages or t[2],
+      num_warps = THREADS // 32,
+    }
+    local ok, why = wide.check(spec, tile, arch)
+    if ok then return tile end
+    reason = reason or why
+  end
+  return nil, reason
 end
 
 function wide.check(spec, tile, arch)
@@ -83,22 +107,41 @@ function wide.check(spec, tile, arch)
       return nil, sentence:format(name, tile[name], value)
     end
   end
+  if tile.block_n ~= BLOCK and tile.block_n ~= 2 * BLOCK then
+    return nil, ("block_n %d is not 64 or 128"):format(tile.block_n)
+  end
+  if tile.block_n == 2 * BLOCK and spec.head_dim <= 192 then
+    local sentence = "block_n 128, two thread blocks, is for head dims above 192, and %d is not"
+    return nil, sentence:format(spec.head_dim)
+  end
   if tile.num_stages ~= 1 and tile.num_stages ~= 2 then
     return nil, ("num_stages %d is not 1 or 2"):format(tile.num_stages)
   end
   return layout.fits(derive(spec, tile).map, arch)
 end
 
+-- The arrays of a matrix that a consumer forms, as C names in this form with commas between.
+local function names_of(pieces)
+  return function(matrix, group, form)
+    local out = {}
+    for i = 1, #pieces[matrix][group] do out[i] = form:format(matrix .. i) end
+    return table.concat(out, ", ")
+  end
+end
+
 function wide.values(spec, tile)
   local x, dtype = derive(spec, tile), dtypes[spec.dtype]
+  local pieces = {
+    dk = pieces_of(spec.head_dim), dv = pieces_of(spec.head_dim_v),
+    dq = x.pair and shared_dq() or pieces_of(spec.head_dim, true),
+  }
   return {
-    block = BLOCK, tile = TILE, num_stages = tile.num_stages, at = x.map.at,
+    block = BLOCK, block_n = tile.block_n, tile = TILE, pair = x.pair, ds_bytes = x.ds_bytes,
+    leave_q = x.pair and "arrive_both" or "arrive",
+    leave_ds = x.pair and "arrive_both" or "arrive", num_stages = tile.num_stages, at = x.map.at,
     d16 = layout.round_up(spec.head_dim, 16), dv16 = layout.round_up(spec.head_dim_v, 16),
     dim = spec.head_dim, dv = spec.head_dim_v, q_panels = x.q, v_panels = x.v, sums = x.sums,
-    pieces = {
-      dk = pieces_of(spec.head_dim), dv = pieces_of(spec.head_dim_v),
-      dq = pieces_of(spec.head_dim, true),
-    },
+    pieces = pieces, names = names_of(pieces),
     causal = spec.mask == "causal", deterministic = x.deterministic,
     dtype = spec.dtype, wide_exponent = dtype.wide_exponent, pack = dtype.pack,
     unpack = "unpack_" .. spec.dtype, aside = 256,
@@ -110,29 +153,31 @@ end
 wide.axes = {
   { name = "block_m", values = { BLOCK } },
   { name = "num_warps", values = { THREADS // 32 } },
-  { name = "block_n", values = { BLOCK } },
+  { name = "block_n", values = { BLOCK, 2 * BLOCK } },
   { name = "num_stages", values = { 1, 2 } },
 }
 
 function wide.record(spec, tile)
   local x = derive(spec, tile)
-  local map = { box_rows = BLOCK, box_cols = PANEL, swizzle = 128 }
+  local function box(rows) return { box_rows = rows, box_cols = PANEL, swizzle = 128 } end
+  local queries = box(x.pair and BLOCK // 2 or BLOCK)
   local blocks = { { "seqlen_q", BLOCK }, { "num_heads", 1 }, { "batch", 1 } }
   local workspace = {
     { name = "dq_sums", bytes = x.sums, dims = blocks },
     { name = "statistics", bytes = 8 * BLOCK, dims = blocks },
   }
   if x.deterministic then
-    workspace[3] = { name = "semaphores", bytes = 8, dims = blocks, zero = true }
+    workspace[3] = { name = "semaphores", bytes = x.pair and 16 or 8, dims = blocks, zero = true }
   end
   return {
     layout = "backward.1", smem = x.map.list, workspace = workspace,
-    maps = { q = map, k = map, v = map, ["do"] = map },
+    maps = { q = queries, k = box(BLOCK), v = box(BLOCK), ["do"] = queries },
     entries = {
       { name = "kiln_preprocess", threads = 256, grid = blocks, params = { "args" } },
       {
         name = "kiln_backward", threads = THREADS, shared_bytes = x.map.bytes,
-        grid = { { "seqlen_k", BLOCK }, { "num_heads_k", 1 }, { "batch", 1 } },
+        cluster = x.pair and 2 or 1,
+        grid = { { "seqlen_k", tile.block_n }, { "num_heads_k", 1 }, { "batch", 1 } },
         params = { "map:q", "map:k", "map:v", "map:do", "args" },
       },
       { name = "kiln_convert", threads = 256, grid = blocks, params = { "args" } },

@@ -5,6 +5,12 @@
  * group. Warpgroup 0 is the producer. Of a step, consumer 1 forms S = Q K^T and P, consumer 2
  * dP = dO V^T and dS; both lie in shared memory, from where each consumer forms its columns of
  * dV += P^T dO, dK += dS^T Q and dQ = dS K. dK and dQ come one step late: they run while S becomes P.
+//@ if pair then
+ *
+ * Two thread blocks are a cluster: they walk together, each loads half of the queries for both, and
+ * they exchange dS, so that each forms half of the columns of dQ for the keys of both. What they add
+ * to dQ in global memory, which is the bottleneck otherwise, is half as much.
+//@ end
  */
 //@ include("backward/hopper_wide_before.tmpl.cu")
 
@@ -12,7 +18,8 @@
 
 //@ local at_bar = at.bars
 //@ for _, b in ipairs { { "q_full", 2 }, { "q_empty", 2 }, { "ds_full", 2 }, { "ds_empty", 2 },
-//@                      { "do_full", num_stages }, { "do_empty", num_stages } } do
+//@                      { "do_full", num_stages }, { "do_empty", num_stages },
+//@                      pair and { "peer_full", 2 } or nil } do
 DEV u32 ${b[1]}(u32 smem, int slot) { return smem + ${at_bar} + 8 * slot; }
 //@ at_bar = at_bar + 8 * b[2]
 //@ end
@@ -26,6 +33,7 @@ DEV u32 ${name}(u32 smem) { return smem + ${at_bar}; }
 /* A tile of keys. Query blocks before m0 see none of them; those before masked see some. */
 typedef struct {
   int n, head_k, batch;
+  int first; /* key of the thread block */
   int m0, masked;
 } Tile;
 
@@ -35,7 +43,7 @@ typedef struct {
 //@ else
 /* Key block fastest, then key head, then batch. */
 //@ end
-DEV Tile tile_of(i64 t, const BackwardArgs *a) {
+DEV Tile tile_of(i64 t, int rank, const BackwardArgs *a) {
   Tile x;
   i64 head;
 //@ if causal then
@@ -48,16 +56,19 @@ DEV Tile tile_of(i64 t, const BackwardArgs *a) {
   width = width < left ? width : left;
   x.n = (int)(rest / width);
   head = section * width + (rest - x.n * width);
-  const i64 first = x.n * (i64)${block} - ((i64)a->seqlen_k - a->seqlen_q);
-  const i64 m0 = first < 0 ? 0 : first / ${block}, masked = (first + ${block - 1 + block - 1}) / ${block};
+  /* The first query that sees a key; the first that sees all of the thread block's. */
+  const i64 some = x.n * (i64)${block_n} - ((i64)a->seqlen_k - a->seqlen_q);
+  const i64 all = some + rank * ${block} + ${block - 1};
+  const i64 m0 = some < 0 ? 0 : some / ${block}, masked = (all + ${block - 1}) / ${block};
   x.m0 = m0 < a->m_blocks ? (int)m0 : a->m_blocks;
-  x.masked = first + ${block - 1} <= 0 ? 0 : masked < a->m_blocks ? (int)masked : a->m_blocks;
+  x.masked = all <= 0 ? 0 : masked < a->m_blocks ? (int)masked : a->m_blocks;
 //@ else
   head = t / a->n_blocks;
   x.n = (int)(t - head * a->n_blocks);
   x.m0 = x.masked = 0;
 //@ end
-  if ((x.n + 1) * (i64)${block} > a->seqlen_k) x.masked = a->m_blocks;
+  x.first = x.n * ${block_n} + rank * ${block};
+  if ((i64)x.first + ${block} > a->seqlen_k) x.masked = a->m_blocks;
   x.batch = (int)(head / a->num_heads_k);
   x.head_k = (int)(head - (i64)x.batch * a->num_heads_k);
   return x;
@@ -67,12 +78,20 @@ DEV int steps_of(Tile x, const BackwardArgs *a) { return (a->m_blocks - x.m0) * 
 
 //@ include("backward/hopper_wide_produce.tmpl.cu")
 //@ include("backward/hopper_wide_consume.tmpl.cu")
+//@ include("backward/hopper_wide_walk.tmpl.cu")
 
 KERNEL void kiln_backward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM TensorMap map_v,
                           PARAM TensorMap map_do, PARAM BackwardArgs a) {
   const u32 smem = shared_base();
   const int warp = redux_max_i32(thread_index() / 32);
-  if (block_index() >= a.tiles) return;
+//@ if pair then
+  const int rank = redux_max_i32((int)cluster_rank());
+  const i64 t = block_index() / 2;
+//@ else
+  const int rank = 0;
+  const i64 t = block_index();
+//@ end
+  if (t >= a.tiles) return;
   if (thread_index() == 0) {
     bar_init(k_full(smem), 1);
     bar_init(v_full(smem), 1);
@@ -80,26 +99,40 @@ KERNEL void kiln_backward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Te
     bar_init(p_empty(smem), 8);
     for (int i = 0; i < 2; i++) {
       bar_init(q_full(smem, i), 1);
-      bar_init(q_empty(smem, i), 8);
+      bar_init(q_empty(smem, i), ${pair and 16 or 8});
       bar_init(ds_full(smem, i), 4);
-      bar_init(ds_empty(smem, i), 8);
+      bar_init(ds_empty(smem, i), ${pair and 16 or 8});
+//@ if pair then
+      bar_init(peer_full(smem, i), 1);
+//@ end
     }
     for (int i = 0; i < ${num_stages}; i++) {
       bar_init(do_full(smem, i), 1);
-      bar_init(do_empty(smem, i), 8);
+      bar_init(do_empty(smem, i), ${pair and 16 or 8});
     }
     fence_bar_init();
   }
+//@ if pair then
+  cluster_sync();
+//@ else
   sync_threads();
-  const Tile x = tile_of(block_index(), &a);
+//@ end
+  const Tile x = tile_of(t, rank, &a);
   if (warp < 4) {
     reg_dec(24);
-    if (thread_index() == 0) produce(smem, x, &map_q, &map_k, &map_v, &map_do, &a);
+    if (thread_index() == 0) produce(smem, rank, x, &map_q, &map_k, &map_v, &map_do, &a);
+//@ if pair then
+    if (thread_index() == 32) send_ds(smem, rank, x, &a);
+    sync_warp();
+//@ end
   } else {
     reg_inc(240);
-    Consumer me = consumer_of(smem, warp, x, &a);
+    Consumer me = consumer_of(smem, warp, rank, x, &a);
     if (warp < 8) run_scores(&me, x, &a);
     else run_gradients(&me, x, &a);
   }
+//@ if pair then
+  cluster_sync(); /* until then the other thread block reaches into this one's shared memory */
+//@ end
 }
 //@ include("backward/hopper_wide_after.tmpl.cu")

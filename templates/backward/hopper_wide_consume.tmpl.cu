@@ -2,8 +2,11 @@
 
 typedef struct {
   u32 smem, matrix;        /* matrix: lower word of the descriptor of shared memory's first byte */
+//@ if pair then
+  u32 own_columns;         /* the same, but of K from the thread block's columns of dQ on */
+//@ end
   int warp, lane, row;     /* row: the thread's first in a block; the other is eight further */
-  u32 fragment;            /* bytes from the begin of P or dS to the lane's row of the first fragment */
+  u32 fragment;            /* bytes from the begin of P or dS to the lane's row of a fragment */
   const float *statistics; /* of that row, in the present query block */
   float *sums;             /* where the lane adds to dQ of the query block before */
 //@ if deterministic then
@@ -18,12 +21,6 @@ DEV u32 descriptor(u32 address, u32 panel_stride) {
 }
 
 //@ local function by_row(k) return k // 4 * (tile // 16) + k % 4 * 2 end
-//@ -- The pieces of a matrix that a consumer forms, as C names in this form, with commas between.
-//@ local function names(t, group, form)
-//@   local out = {}
-//@   for i = 1, #pieces[t][group] do out[i] = form:format(t .. i) end
-//@   return table.concat(out, ", ")
-//@ end
 /* ---- products; all are started only ---- */
 
 /* s (queries x keys) = Q K^T */
@@ -56,9 +53,10 @@ DEV void issue_dv_${group}(const Consumer *me, ${names("dv", group, "float *%s")
 //@ end
   wgmma_commit();
 }
-/* dK (keys x columns) += dS^T Q; dS has its buffer where Q has its place */
+/* dK (keys x columns) += dS^T Q; dS and Q have the same place in their rings */
 DEV void issue_dk_${group}(const Consumer *me, ${names("dk", group, "float *%s")}, int slot) {
-  const u32 ds = me->matrix + slot * ${tile // 16}, q = me->matrix + slot * ${q_panels.total // 16};
+  const u32 ds = me->matrix + slot * ${ds_bytes // 16};
+  const u32 q = me->matrix + slot * ${q_panels.total // 16};
 //@ for i, piece in ipairs(pieces.dk[group]) do
   wgmma_fence();
 //@ for k = 0, 3 do
@@ -68,12 +66,20 @@ DEV void issue_dk_${group}(const Consumer *me, ${names("dk", group, "float *%s")
   wgmma_commit();
 }
 //@ for i, piece in ipairs(pieces.dq[group]) do
+//@ if pair then
+/* dQ (queries x ${piece.n} columns) = dS K over the keys of both thread blocks */
+//@ else
 /* dQ (queries x columns ${piece.from} to ${piece.from + piece.n - 1}) = dS K */
+//@ end
 DEV void issue_dq${i}_${group}(const Consumer *me, float *dq, int slot) {
-  const u32 ds = me->matrix + slot * ${tile // 16};
+//@ local mma = ("ss_n%d_%s_t"):format(piece.n, dtype)
+  const u32 ds = me->matrix + slot * ${ds_bytes // 16}, k = me->${pair and "own_columns" or "matrix"};
   wgmma_fence();
 //@ for k = 0, 3 do
-  wgmma_${k == 0 and "set" or "add"}_ss_n${piece.n}_${dtype}_t(dq, ds, ${at.ds // 16 + 2 * k}, me->matrix, ${at.k // 16 + piece.step + 128 * k});
+  wgmma_${k == 0 and "set" or "add"}_${mma}(dq, ds, ${at.ds // 16 + 2 * k}, k, ${at.k // 16 + piece.step + 128 * k});
+//@ end
+//@ for k = 0, pair and 3 or -1 do
+  wgmma_add_${mma}(dq, ds, ${(at.ds + tile) // 16 + 2 * k}, me->matrix, ${at.peer_k // 16 + piece.step + 128 * k});
 //@ end
   wgmma_commit();
 }
@@ -85,9 +91,15 @@ DEV void issue_dq${i}_${group}(const Consumer *me, float *dq, int slot) {
 DEV void arrive(const Consumer *me, u32 bar) {
   if (me->lane == 0) bar_arrive(bar);
 }
+//@ if pair then
+/* Arrives at the barriers of both thread blocks. */
+DEV void arrive_both(const Consumer *me, u32 bar) {
+  if (me->lane < 2) bar_arrive_peer(bar, me->lane);
+}
+//@ end
 /* Hides keys past the end${causal and " and past the diagonal" or ""}. */
 DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardArgs *a) {
-  const int column = x.n * ${block} + 2 * (me->lane & 3), end = a->seqlen_k - column;
+  const int column = x.first + 2 * (me->lane & 3), end = a->seqlen_k - column;
 //@ if causal then
   const i64 see = (i64)m * ${block} + me->row + 1 + a->seqlen_k - a->seqlen_q - column;
   const int limit0 = see < end ? (int)see : end, limit1 = see + 8 < end ? (int)see + 8 : end;
@@ -167,7 +179,7 @@ DEV void next_sum(Consumer *me, Tile x, int m) {
   const i64 blocks = m == x.m0 ? x.m0 + 1 : 1;
   me->sums += blocks * ${sums // 4};
 //@ if deterministic then
-  me->semaphore += 2 * blocks;
+  me->semaphore += ${pair and 4 or 2} * blocks;
 //@ end
 }
 
@@ -216,7 +228,7 @@ DEV void store_part(const float *x, int eights, float scale, char *to, i64 furth
 /* ${t.name} of n eights of columns from column `from` on */
 DEV void store_${t.name}(const Consumer *me, const float *x, int from, int eights, Tile tile,
               const BackwardArgs *a) {
-  const int quad = me->lane & 3, row = tile.n * ${block} + me->row;
+  const int quad = me->lane & 3, row = tile.first + me->row;
   const int left = ${t.dim // 8} - from / 8, chunks = (left < eights ? left : eights) - quad;
   char *to = (char *)a->${t.name} + 2 * (tile.batch * a->${t.name}_stride.batch +
                                 row * a->${t.name}_stride.row +
@@ -225,222 +237,3 @@ DEV void store_${t.name}(const Consumer *me, const float *x, int from, int eight
              row + 8 < a->seqlen_k ? chunks : 0, me->lane);
 }
 //@ end
-
-/* ---- the walk ---- */
-
-DEV Consumer consumer_of(u32 smem, int warp, Tile x, const BackwardArgs *a) {
-  Consumer me;
-  me.smem = smem;
-  me.matrix = descriptor(smem, ${tile});
-  me.warp = warp;
-  me.lane = thread_index() & 31;
-  me.row = warp % 4 * 16 + me.lane / 4;
-  me.fragment = (warp % 4 * 16 + (me.lane & 15)) * 128 + ((me.lane >> 4 ^ (me.lane & 7)) << 4);
-  const i64 block = ((i64)x.batch * a->num_heads + x.head_k * a->group) * a->m_blocks + x.m0;
-  const char *workspace = (const char *)a->workspace;
-  me.statistics = (const float *)(workspace + a->workspace_at[1]) + block * ${2 * block} + me.row;
-  me.sums = (float *)(workspace + a->workspace_at[0]) + block * ${sums // 4} + warp % 4 * 128 +
-            4 * me.lane;
-//@ if deterministic then
-  me.semaphore = (u32 *)(workspace + a->workspace_at[2]) + 2 * block + warp / 4 - 1;
-//@ end
-  return me;
-}
-
-//@ -- What a role does for each of the arrays of dK, dV or dQ that it forms.
-//@ local function declare(t, group)
-//@   for i, piece in ipairs(pieces[t][group]) do
-  float ${t}${i}[${piece.n // 2}];
-#pragma unroll
-  for (int i = 0; i < ${piece.n // 2}; i++) ${t}${i}[i] = 0.0f;
-  touch_f32x${piece.n // 2}(${t}${i}); /* else the zeros come behind the fence */
-//@   end
-//@ end
-//@ local function touch(t, group, from, to)
-//@   for i = from or 1, to or #pieces[t][group] do
-      touch_f32x${pieces[t][group][i].n // 2}(${t}${i});
-//@   end
-//@ end
-//@ local function add(group, i)
-//@   local piece = pieces.dq[group][i]
-      add_part(me, dq${i}, ${piece.from // 8}, ${piece.n // 8});
-//@ end
-//@ local function store(group)
-//@   for _, t in ipairs { "dv", "dk" } do
-//@     for i, piece in ipairs(pieces[t][group]) do
-  store_${t}(me, ${t}${i}, ${piece.from}, ${piece.n // 8}, x, a);
-//@     end
-//@   end
-//@ end
-//@ -- A step that only begins, those that do both, and one that only ends what the last one began.
-//@ local function open_step(kind)
-//@   if kind == "first" then
-    {
-      const int i = 0;
-//@   elseif kind == "steady" then
-#pragma unroll 1
-    for (int i = 1; i < steps; i++) {
-//@   else
-    {
-      const int i = steps;
-//@   end
-      const int slot = i & 1, before = slot ^ 1;
-//@   if kind ~= "last" then
-//@     if num_stages == 2 then
-      const int place = slot, turn = i >> 1 & 1;
-//@     else
-      const int place = 0, turn = i & 1;
-//@     end
-//@   else
-      (void)slot;
-//@   end
-//@   if kind == "first" then
-      (void)before;
-//@   end
-//@ end
-//@ local function end_step(group)
-      wgmma_wait(0);
-//@   touch("dv", group)
-      arrive(me, do_empty(smem, place));
-      arrive(me, p_empty(smem));
-      if (++m == a->m_blocks) m = x.m0;
-      me->statistics += (m == x.m0 ? x.m0 + 1 : 1) * (i64)${2 * block};
-//@ end
-/* Consumer 1: S and P */
-DEV void run_scores(Consumer *me, Tile x, const BackwardArgs *a) {
-//@ local parts = #pieces.dq[1]
-//@ declare("dk", 1)
-//@ declare("dv", 1)
-//@ for i, piece in ipairs(pieces.dq[1]) do
-  float dq${i}[${piece.n // 2}];
-//@ end
-  float s[32];
-  const int steps = redux_max_i32(steps_of(x, a));
-  const u32 smem = me->smem;
-  const float c = a->scale_log2;
-  int m = x.m0;
-  if (steps > 0) {
-    bar_wait(k_full(smem), 0);
-//@ for _, kind in ipairs { "first", "steady", "last" } do
-//@ open_step(kind)
-//@ if kind ~= "last" then
-      u32 p[16];
-      const float bias[2] = {ldg_f32(me->statistics), ldg_f32(me->statistics + 8)};
-      bar_wait(q_full(smem, slot), i >> 1 & 1);
-      issue_scores(me, s, slot);
-//@ end
-//@ if kind ~= "first" then
-      bar_wait(ds_full(smem, before), (i - 1) >> 1 & 1);
-      issue_dk_1(me, ${names("dk", 1, "%s")}, before);
-      issue_dq1_1(me, dq1, before);
-//@ end
-//@ if kind ~= "last" then
-      wgmma_wait(${kind == "first" and 0 or 2});
-      touch_f32x32(s);
-      if (m < x.masked) mask_block(me, s, x, m, a);
-      exponentials(p, s, bias, c);
-      bar_wait(p_empty(smem), (i & 1) ^ 1);
-      store_block(me, ${at.p}, p);
-      publish(me, p_full(smem));
-//@ end
-//@ if kind ~= "first" and parts == 2 then
-      issue_dq2_1(me, dq2, before);
-//@ end
-//@ if kind ~= "last" then
-      bar_wait(p_full(smem), i & 1);
-      bar_wait(do_full(smem, place), turn);
-      issue_dv_1(me, ${names("dv", 1, "%s")}, place);
-//@ end
-//@ if kind ~= "first" then
-      wgmma_wait(${parts - 1 + (kind == "last" and 0 or 1)});
-//@ touch("dk", 1)
-//@ touch("dq", 1, 1, 1)
-      arrive(me, q_empty(smem, before));
-//@ if deterministic then
-      begin_sum(me, x);
-//@ end
-//@ add(1, 1)
-//@ if parts == 2 then
-      wgmma_wait(${kind == "last" and 0 or 1});
-//@ touch("dq", 1, 2)
-//@ add(1, 2)
-//@ end
-      arrive(me, ds_empty(smem, before));
-//@ if deterministic then
-      end_sum(me, x);
-//@ end
-      next_sum(me, x, m);
-//@ end
-//@ if kind ~= "last" then end_step(1) end
-    }
-//@ end
-  }
-//@ store(1)
-}
-/* Consumer 2: dP and dS */
-DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
-//@ parts = #pieces.dq[2]
-//@ declare("dk", 2)
-//@ declare("dv", 2)
-//@ for i, piece in ipairs(pieces.dq[2]) do
-  float dq${i}[${piece.n // 2}];
-//@ end
-  float t[32];
-  const int steps = redux_max_i32(steps_of(x, a));
-  const u32 smem = me->smem;
-  int m = x.m0;
-  if (steps > 0) {
-    bar_wait(k_full(smem), 0);
-    bar_wait(v_full(smem), 0);
-//@ for _, kind in ipairs { "first", "steady", "last" } do
-//@ open_step(kind)
-//@ if kind ~= "last" then
-      const float *own = me->statistics + ${block};
-      const float delta[2] = {ldg_f32(own), ldg_f32(own + 8)};
-//@ end
-//@ if kind ~= "first" then
-      bar_wait(q_full(smem, before), (i - 1) >> 1 & 1);
-      bar_wait(ds_full(smem, before), (i - 1) >> 1 & 1);
-      issue_dq1_2(me, dq1, before);
-      issue_dk_2(me, ${names("dk", 2, "%s")}, before);
-      wgmma_wait(1);
-//@ touch("dq", 2, 1, 1)
-//@ if deterministic then
-      begin_sum(me, x);
-//@ end
-//@ add(2, 1)
-//@ if parts == 2 then
-      issue_dq2_2(me, dq2, before);
-//@ end
-//@ end
-//@ if kind ~= "last" then
-      bar_wait(do_full(smem, place), turn);
-      issue_gradients(me, t, place);
-//@ end
-//@ if kind ~= "first" then
-      wgmma_wait(${kind == "last" and 0 or 1});
-//@ touch("dk", 2)
-//@ touch("dq", 2, 2)
-      arrive(me, q_empty(smem, before));
-      arrive(me, ds_empty(smem, before));
-//@ if parts == 2 then add(2, 2) end
-//@ if deterministic then
-      end_sum(me, x);
-//@ end
-      next_sum(me, x, m);
-//@ end
-//@ if kind ~= "last" then
-      bar_wait(p_full(smem), i & 1);
-      issue_dv_2(me, ${names("dv", 2, "%s")}, place);
-      wgmma_wait(1);
-      touch_f32x32(t);
-      bar_wait(ds_empty(smem, slot), (i >> 1 & 1) ^ 1);
-      differentiate(me, ${at.p}, ${at.ds} + slot * ${tile}, t, delta);
-      publish(me, ds_full(smem, slot));
-//@ end
-//@ if kind ~= "last" then end_step(2) end
-    }
-//@ end
-  }
-//@ store(2)
-}

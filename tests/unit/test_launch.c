@@ -289,14 +289,16 @@ START_TEST(grids) {
   ck_assert_uint_eq(grid[0], 1000);
   ck_assert_int_eq(kiln__grid_choose(1000, 2, 132, 1, grid), 0);
   ck_assert_uint_eq(grid[0], 264);
-  ck_assert_int_eq(kiln__grid_choose(3, 1, 132, 2, grid), 0);
-  ck_assert_uint_eq(grid[0], 4); /* whole clusters */
+  ck_assert_int_eq(kiln__grid_choose(3, 0, 132, 2, grid), 0);
+  ck_assert_uint_eq(grid[0], 6); /* a cluster for each tile */
+  ck_assert_int_eq(kiln__grid_choose(1000, 1, 133, 2, grid), 0);
+  ck_assert_uint_eq(grid[0], 132); /* whole clusters */
   ck_assert_int_eq(kiln__grid_choose(INT64_C(3) << 31, 0, 132, 1, grid), 0);
   ck_assert_uint_eq(grid[0], 2147483647u);
   ck_assert_uint_eq(grid[1], 4);
   ck_assert_int_eq(kiln__grid_choose(INT64_C(3) << 31, 0, 132, 4, grid), 0);
   ck_assert_uint_eq(grid[0] % 4, 0);
-  ck_assert_uint_ge((uint64_t)grid[0] * grid[1], UINT64_C(3) << 31);
+  ck_assert_uint_ge((uint64_t)grid[0] * grid[1], UINT64_C(3) << 33);
   ck_assert_int_eq(kiln__grid_choose(INT64_MAX / 2, 0, 132, 1, grid), -1);
 }
 END_TEST
