@@ -19,12 +19,13 @@ local optional = {
   { name = "NEG_INFINITY", text = "#define NEG_INFINITY __int_as_float(0xff800000)" },
 }
 
--- KERNEL is one word for all entries of a source, so its limits are those of the largest.
+-- KERNEL is one word for all entries of a source, so its limits are those of the largest. It says
+-- clusters only where all entries have them; the launch always does.
 local function kernel_word(entries)
-  local threads, cluster = 0, 1
+  local threads, cluster = 0, math.huge
   for _, entry in ipairs(entries) do
     threads = math.max(threads, entry.threads)
-    cluster = math.max(cluster, entry.cluster or 1)
+    cluster = math.min(cluster, entry.cluster or 1)
   end
   local text = ('#define KERNEL extern "C" __global__ __launch_bounds__(%d, 1)'):format(threads)
   if cluster > 1 then text = text .. (" __cluster_dims__(%d, 1, 1)"):format(cluster) end

@@ -17,7 +17,8 @@ DEV Consumer consumer_of(u32 smem, int warp, int rank, Tile x, const BackwardArg
   me.sums = (float *)(workspace + a->workspace_at[0]) + block * ${sums // 4} + warp % 4 * 128 +
             4 * me.lane + rank * ${pair and 16 * 512 or 0};
 //@ if deterministic then
-  me.semaphore = (u32 *)(workspace + a->workspace_at[2]) + ${pair and 4 or 2} * block + 2 * rank + warp / 4 - 1;
+  me.semaphore = (u32 *)(workspace + a->workspace_at[2]) + ${pair and 4 or 2} * block + 2 * rank +
+                 warp / 4 - 1;
 //@ end
   return me;
 }

@@ -243,11 +243,17 @@ function tests.optional_types_follow_wrappers_and_bounds_the_largest_entry()
   local prelude = require("cuda_prelude").prelude(
     { { name = "load", ret = "void", params = "const TensorMap *map, u32 at", macro = true,
         cuda = "f(map, at)" } },
-    { { threads = 128 }, { threads = 384, cluster = 2 } }, { TensorMap = true })
+    { { threads = 128, cluster = 2 }, { threads = 384, cluster = 2 } }, { TensorMap = true })
   check.holds(prelude, "struct __align__(64) TensorMap { u64 words[16]; };\n")
   check.holds(prelude, "#define load(map, at) f(map, at)\n")
   check.holds(prelude, '#define KERNEL extern "C" __global__ __launch_bounds__(384, 1) '
                        .. "__cluster_dims__(2, 1, 1)\n")
+end
+
+function tests.a_source_says_clusters_only_where_all_entries_have_them()
+  local prelude = require("cuda_prelude").prelude(
+    {}, { { threads = 128 }, { threads = 384, cluster = 2 } }, {})
+  check.holds(prelude, '#define KERNEL extern "C" __global__ __launch_bounds__(384, 1)\n')
 end
 
 -- ---- JSON ----
