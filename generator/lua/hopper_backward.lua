@@ -104,6 +104,32 @@ backward.axes = {
   { name = "num_stages", values = { 2 } },
 }
 
+-- Fitted to bench/results/2026-11-30-h200 (tests/lua/test_tiles.lua), as hopper.lua's.
+local fitted = {
+  tensor_share = 0.95, floats = 5, hidden = 0.86, block = 150, tile = 5500, latency = 900,
+}
+
+-- Clocks of a multiprocessor for one query block and for one tile. Keys, values and dS are read by
+-- both consumers, and so are queries and dO, once for each of the products that take them.
+function backward.cost(spec, tile, arch)
+  local x = derive(spec, tile)
+  local d16, dv16 = layout.round_up(spec.head_dim, 16), layout.round_up(spec.head_dim_v, 16)
+  local scores = tile.block_m * BLOCK_N
+  local dq_columns = x.dq_mode == "columns" and 128 or d16
+  local read = 2 * (BLOCK_N + 2 * tile.block_m) * (d16 + dv16) -- the first operands, the second
+               + 2 * 2 * tile.block_m * (d16 + dv16)           -- of dK and dV
+               + 2 * (3 * scores + 2 * BLOCK_N * d16)          -- dS, stored and read; K for dQ
+               + 2 * tile.block_m * (d16 + dv16)               -- what arrives
+  return {
+    tensor = 2 * scores * (2 * d16 + dq_columns + 2 * dv16) / arch.tensor_flops
+             / fitted.tensor_share,
+    softmax = scores * (1 / arch.exp_clock + fitted.floats / arch.float_clock),
+    shared = read / arch.shared_bytes_clock, hidden = { fitted.hidden },
+    block = fitted.block, latency = fitted.latency, ahead = 1, resident = 1,
+    tile = fitted.tile, tail = 0.5,
+  }
+end
+
 function backward.record(spec, tile)
   local x = derive(spec, tile)
   local function box(rows) return { box_rows = rows, box_cols = 64, swizzle = 128 } end

@@ -73,6 +73,25 @@ local function count(spec, tile, shape)
   return { rows = rows, blocks = blocks, longest = longest, wasted = wasted }
 end
 
+-- The same of the backward pass, whose tiles own keys of one key head and walk over the query blocks
+-- of its group.
+local function count_backward(spec, tile, shape)
+  local rows = layout.ceil_div(shape.seqlen_k, tile.block_n)
+  local all = layout.ceil_div(shape.seqlen_q, tile.block_m)
+  local counted, group = math.min(rows, MOST_COUNTED), shape.num_heads // shape.num_heads_k
+  local blocks, longest = 0, 0
+  for i = 0, counted - 1 do
+    local first = i * (rows - 1) // math.max(counted - 1, 1) * tile.block_n
+    if spec.mask ~= "causal" then first = 0 else first = first + shape.seqlen_q - shape.seqlen_k end
+    local own = group * (all - math.min(all, math.max(0, first) // tile.block_m))
+    blocks, longest = blocks + own, math.max(longest, own)
+  end
+  blocks = blocks * rows / math.max(counted, 1)
+  local scores = blocks * tile.block_m * tile.block_n
+  local wasted = scores > 0 and 1 - group * pairs_seen(spec, shape) / scores or 0
+  return { rows = rows, blocks = blocks, longest = longest, wasted = wasted }
+end
+
 -- ---- time ----
 
 -- What takes longest, and what of the rest does not hide behind it.
@@ -109,6 +128,18 @@ local function bytes_of(spec, tile, shape, n)
   return rows_q * (both + 4) + rows_k * both, rows_q * (both + 4) + asked * both
 end
 
+-- The same of the backward pass: what is read and written once; queries, their dO and sums of dQ for
+-- every tile; and what the kernels before and after the main one move, which nothing hides.
+local function bytes_backward(spec, tile, shape, n)
+  local both = 2 * (spec.head_dim + spec.head_dim_v)
+  local rows_q = shape.batch * shape.num_heads * shape.seqlen_q
+  local rows_k = shape.batch * shape.num_heads_k * shape.seqlen_k
+  local device = rows_q * (2 * both + 4) + rows_k * 2 * both
+  local asked = shape.batch * shape.num_heads_k * n.blocks * tile.block_m
+                * (both + 4 * spec.head_dim) + rows_k * 2 * both
+  return device, asked, rows_q * (4 * spec.head_dim_v + 10 * spec.head_dim + 32)
+end
+
 -- Part of the shorter of memory and multiprocessors that does not hide behind the longer: the
 -- first tiles wait for their tensors, the last ones store alone.
 local MEMORY_EXPOSED = 0.3
@@ -122,11 +153,12 @@ local MEMORY_SHARE = 0.83 -- of the nominal bandwidth that is reached
 function tiles.predict(family, spec, tile, arch, sizes, num_sms)
   local cost, shape = family.cost(spec, tile, arch), {}
   for name, size in pairs(sizes) do shape[name] = size + 0.0 end -- products pass 2^63
-  local heads = shape.batch * shape.num_heads
-  local n = count(spec, tile, shape)
+  local is_backward = spec.pass == "backward"
+  local heads = shape.batch * (is_backward and shape.num_heads_k or shape.num_heads)
+  local n = (is_backward and count_backward or count)(spec, tile, shape)
   local per_us = arch.clock_mhz * num_sms -- clocks of all multiprocessors in a microsecond
   local busiest, even, block = clocks_of_tiles(cost, n, heads, num_sms, spec.mask == "causal")
-  local device, asked = bytes_of(spec, tile, shape, n)
+  local device, asked, around = (is_backward and bytes_backward or bytes_of)(spec, tile, shape, n)
   device = device + (cost.scratch or 0) * heads * shape.seqlen_q * shape.seqlen_k
   local parts = {
     tensor = heads * n.blocks * cost.tensor / per_us,
@@ -139,6 +171,9 @@ function tiles.predict(family, spec, tile, arch, sizes, num_sms)
     memory = device / (arch.memory_gbs * MEMORY_SHARE) / 1e3,
     launch = arch.launch_us,
   }
+  if around then
+    parts.launch = 3 * arch.launch_us + around / (arch.memory_gbs * MEMORY_SHARE) / 1e3
+  end
   local chip = math.max(busiest / arch.clock_mhz, parts.l2)
   parts.time = parts.launch + overlapped(1 - MEMORY_EXPOSED, chip, parts.memory)
   parts.resident = cost.resident
