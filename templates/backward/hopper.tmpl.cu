@@ -12,6 +12,7 @@
  * ones. So P = 2^((S - lse / scale) c) and dS = P (dP - delta) cost one multiplication a score
  * each, and the accumulators need not be cleared. */
 //@ include("backward/hopper_preprocess.tmpl.cu")
+//@ include("backward/hopper_convert.tmpl.cu")
 
 /* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
 
@@ -134,4 +135,3 @@ KERNEL void kiln_backward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Te
     consume(smem, warp, x, &a);
   }
 }
-//@ include("backward/hopper_convert.tmpl.cu")

@@ -147,23 +147,6 @@ DEV void put_dq(const Consumer *me, const float *dq) {
 
 /* ---- dK and dV ---- */
 
-/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
- * i. */
-DEV void quad_transpose(u32 *w, int lane) {
-  const int odd = lane & 1, high = lane & 2;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
-    w[i] = odd ? t : w[i];
-    w[i + 1] = odd ? w[i + 1] : t;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
-    w[i] = high ? t : w[i];
-    w[i + 2] = high ? w[i + 2] : t;
-  }
-}
 //@ for _, t in ipairs { { name = "dk", n = d16, dim = dim, scale = "a->softmax_scale" },
 //@                      { name = "dv", n = dv16, dim = dv } } do
 DEV void store_${t.name}(const Consumer *me, const float *${t.name}, Tile x,
@@ -193,6 +176,27 @@ DEV void store_${t.name}(const Consumer *me, const float *${t.name}, Tile x,
       if (4 * j < chunks) stg_u32x4(to + 64 * j, w);
     }
   }
+}
+//@ end
+
+//@ if not deterministic then
+/* Counts the tiles of a key head that have added all they have; the last one converts the head's
+ * dQ. */
+DEV void finish_head(const Consumer *me, Tile x, const BackwardArgs *a) {
+  const int warp = 4 * me->group + me->warp_row % 64 / 16;
+  const i64 head = (i64)x.batch * a->num_heads_k + x.head_k;
+  u32 *counter = (u32 *)((char *)a->workspace + a->workspace_at[2]) + head;
+  fence_gpu();
+  named_sync(1, 256);
+  if (warp == 0 && me->lane == 0)
+    sts_i32(me->smem + ${at.last}, (int)atomic_add_u32_acq_rel(counter, 1) == a->n_blocks - 1);
+  named_sync(1, 256);
+  if (!lds_i32(me->smem + ${at.last})) return;
+  const i64 first = head * a->group * a->m_blocks, blocks = (i64)a->group * a->m_blocks;
+//@ local parts = dq_mode == "keys" and 4 or 8
+#pragma unroll 1
+  for (i64 i = warp / ${parts}; i < blocks; i += ${8 // parts})
+    convert_block(first + i, warp % ${parts}, a);
 }
 //@ end
 
@@ -321,4 +325,7 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
   }
   store_dv(&me, dv, x, a);
   store_dk(&me, dk, x, a);
+//@ if not deterministic then
+  if (converts_in_place(a)) finish_head(&me, x, a);
+//@ end
 }

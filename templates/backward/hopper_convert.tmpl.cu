@@ -1,40 +1,81 @@
 /* ---- after: dQ = scale times the sums, from the order of fragments to rows ---- */
 
-KERNEL void kiln_convert(PARAM BackwardArgs a) {
-  const i64 block = block_index();
-  if (block >= a.tiles) return;
-  const u32 smem = shared_base();
-  const i64 head_index = block / a.m_blocks, batch = head_index / a.num_heads;
-  const i64 head = head_index - batch * a.num_heads;
-  const int first = (int)(block - head_index * a.m_blocks) * ${block_m};
-  const char *sums = (const char *)a.workspace + a.workspace_at[0] + block * ${dq_bytes};
-//@ local most = 8 -- loads that are started before the first is used
-  for (int from = thread_index(); from < ${dq_bytes // 16}; from += ${most * helpers}) {
-    u32 w[${most}][4];
+/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
+ * i. */
+DEV void quad_transpose(u32 *w, int lane) {
+  const int odd = lane & 1, high = lane & 2;
 #pragma unroll
-    for (int i = 0; i < ${most}; i++)
-      if (from + ${helpers} * i < ${dq_bytes // 16})
-        ldg_u32x4(w[i], sums + 16 * (from + ${helpers} * i));
+  for (int i = 0; i < 4; i += 2) {
+    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
+    w[i] = odd ? t : w[i];
+    w[i + 1] = odd ? w[i + 1] : t;
+  }
 #pragma unroll
-    for (int i = 0; i < ${most}; i++) {
-      const int at = from + ${helpers} * i, lane = at & 31, j = at / 32 % ${dq_regs // 4};
-      const int warp = at / 32 / ${dq_regs // 4};
-      const int row = ${dq_mode == "rows" and "16 * warp" or "warp % 4 * 16"} + lane / 4;
-      const int column = ${dq_mode == "columns" and "warp / 4 * 64 + " or ""}8 * j + 2 * (lane & 3);
-      const u32 to = smem + row * ${dq_pitch} + column * 2;
-      const float s = a.softmax_scale;
-      if (at >= ${dq_bytes // 16}) break;
-      sts_u32(to, ${pack}(as_float(w[i][0]) * s, as_float(w[i][1]) * s));
-      sts_u32(to + ${8 * dq_pitch}, ${pack}(as_float(w[i][2]) * s, as_float(w[i][3]) * s));
+  for (int i = 0; i < 2; i++) {
+    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
+    w[i] = high ? t : w[i];
+    w[i + 2] = high ? w[i + 2] : t;
+  }
+}
+
+//@ local quads = dq_regs // 4 -- of a lane: rows r and r + 8, columns 8 j + 2 c and the next
+//@ local parts = dq_mode == "keys" and 4 or 8 -- of a query block: 16 rows each
+/* A warp converts a part of a query block whose first row of dQ is at `dq`; rows: those that are
+ * inside the tensor. All loads are started before the first is used. */
+DEV void convert_part(const char *sums, int part, char *dq, i64 row_bytes, int rows, float scale) {
+  const int lane = thread_index() & 31;
+  const int row = ${dq_mode == "rows" and "16 * part" or "part % 4 * 16"} + lane / 4;
+  const int first = ${dq_mode == "columns" and "part / 4 * 8 + " or ""}(lane & 3); /* chunk */
+  u32 x[${(quads + 3) // 4 * 4}][4];
+#pragma unroll
+  for (int j = 0; j < ${quads}; j++)
+    ldg_u32x4(x[j], sums + part * ${128 * dq_regs} + 512 * j + 16 * lane);
+#pragma unroll
+  for (int j = ${quads}; j < ${(quads + 3) // 4 * 4}; j++) x[j][0] = x[j][1] = x[j][2] = x[j][3] = 0;
+#pragma unroll
+  for (int j = 0; j < ${quads}; j += 4) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      u32 w[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        w[i] = ${pack}(as_float(x[j + i][2 * r]) * scale, as_float(x[j + i][2 * r + 1]) * scale);
+      quad_transpose(w, lane);
+      if (row + 8 * r < rows && first + j < ${dim // 8})
+        stg_u32x4(dq + (row + 8 * r) * row_bytes + 16 * (first + j), w);
     }
   }
-  sync_threads();
-  char *dq = (char *)a.dq + 2 * (batch * a.dq_stride.batch + head * a.dq_stride.head);
-  for (int i = thread_index(); i < ${block_m * (dim // 8)}; i += ${helpers}) {
-    const int row = i / ${dim // 8}, chunk = i % ${dim // 8};
-    if (first + row >= a.seqlen_q) break;
-    u32 w[4];
-    lds_u32x4(w, smem + row * ${dq_pitch} + 16 * chunk);
-    stg_u32x4(dq + 2 * (i64)(first + row) * a.dq_stride.row + 16 * chunk, w);
-  }
+}
+
+/* Query block `block`, counted over all heads, by warp `warp` of ${parts}. */
+DEV void convert_block(i64 block, int warp, const BackwardArgs *a) {
+  const i64 head_index = block / a->m_blocks, batch = head_index / a->num_heads;
+  const i64 first = (block - head_index * a->m_blocks) * ${block_m};
+  char *dq = (char *)a->dq + 2 * (batch * a->dq_stride.batch +
+                                  (head_index - batch * a->num_heads) * a->dq_stride.head +
+                                  first * a->dq_stride.row);
+  const i64 rows = a->seqlen_q - first;
+  convert_part((const char *)a->workspace + a->workspace_at[0] + block * ${dq_bytes}, warp, dq,
+               2 * a->dq_stride.row, rows < ${block_m} ? (int)rows : ${block_m}, a->softmax_scale);
+}
+
+//@ if deterministic then
+DEV int converts_in_place(const BackwardArgs *a) {
+  (void)a;
+  return 0;
+}
+//@ else
+/* Whether the last tile of a key head converts: sums of short sequences are still in L2 then. Those
+ * of long ones would keep one thread block too long. */
+DEV int converts_in_place(const BackwardArgs *a) {
+  return a->seqlen_k > 0 && (i64)a->group * a->seqlen_q <= ${in_place};
+}
+//@ end
+
+KERNEL void kiln_convert(PARAM BackwardArgs a) {
+  if (block_index() >= a.tiles || converts_in_place(&a)) return;
+//@ if parts < helpers // 32 then
+  if (thread_index() >= ${32 * parts}) return;
+//@ end
+  convert_block(block_index(), thread_index() / 32, &a);
 }
