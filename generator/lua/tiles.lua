@@ -73,8 +73,8 @@ local function count(spec, tile, shape)
   return { rows = rows, blocks = blocks, longest = longest, wasted = wasted }
 end
 
--- The same of the backward pass, whose tiles own keys of one key head and walk over the query blocks
--- of its group.
+-- The same of the backward pass, whose tiles own keys of one key head and walk over the query
+-- blocks of its group.
 local function count_backward(spec, tile, shape)
   local rows = layout.ceil_div(shape.seqlen_k, tile.block_n)
   local all = layout.ceil_div(shape.seqlen_q, tile.block_m)
@@ -128,8 +128,8 @@ local function bytes_of(spec, tile, shape, n)
   return rows_q * (both + 4) + rows_k * both, rows_q * (both + 4) + asked * both
 end
 
--- The same of the backward pass: what is read and written once; queries, their dO and sums of dQ for
--- every tile; and what the kernels before and after the main one move, which nothing hides.
+-- The same of the backward pass: what is read and written once; queries, their dO and sums of dQ
+-- for every tile; and what the kernels before and after the main one move, which nothing hides.
 local function bytes_backward(spec, tile, shape, n)
   local both = 2 * (spec.head_dim + spec.head_dim_v)
   local rows_q = shape.batch * shape.num_heads * shape.seqlen_q

@@ -31,7 +31,8 @@ DEV void convert_part(const char *sums, int part, char *dq, i64 row_bytes, int r
   for (int j = 0; j < ${quads}; j++)
     ldg_u32x4(x[j], sums + part * ${128 * dq_regs} + 512 * j + 16 * lane);
 #pragma unroll
-  for (int j = ${quads}; j < ${(quads + 3) // 4 * 4}; j++) x[j][0] = x[j][1] = x[j][2] = x[j][3] = 0;
+  for (int j = ${quads}; j < ${(quads + 3) // 4 * 4}; j++)
+    x[j][0] = x[j][1] = x[j][2] = x[j][3] = 0;
 #pragma unroll
   for (int j = 0; j < ${quads}; j += 4) {
 #pragma unroll
