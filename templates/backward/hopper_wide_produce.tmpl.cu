@@ -29,10 +29,10 @@ DEV void produce(u32 smem, int rank, Tile x, const TensorMap *map_q, const Tenso
     bar_wait(q_empty(smem, slot), (i >> 1 & 1) ^ 1);
     bar_expect(q_full(smem, slot), ${q_panels.total});
 //@ if pair then
+    const u32 to_q = smem + ${at.q} + slot * ${q_panels.total} + rank * ${tile // 2};
     for (int c = 0; c < ${q_panels.count}; c++)
-      tma_load_multicast(smem + ${at.q} + slot * ${q_panels.total} + c * ${tile} + rank * ${tile // 2},
-                         map_q, q_full(smem, slot), 64 * c, m * ${block} + rank * ${block // 2}, head,
-                         x.batch, keep, 3);
+      tma_load_multicast(to_q + c * ${tile}, map_q, q_full(smem, slot), 64 * c,
+                         m * ${block} + rank * ${block // 2}, head, x.batch, keep, 3);
 //@ else
     for (int c = 0; c < ${q_panels.count}; c++)
       tma_load(smem + ${at.q} + slot * ${q_panels.total} + c * ${tile}, map_q, q_full(smem, slot),
@@ -52,10 +52,10 @@ DEV void produce(u32 smem, int rank, Tile x, const TensorMap *map_q, const Tenso
     bar_wait(do_empty(smem, place), parity ^ 1);
     bar_expect(do_full(smem, place), ${v_panels.total});
 //@ if pair then
+    const u32 to_do = smem + ${at["do"]} + place * ${v_panels.total} + rank * ${tile // 2};
     for (int c = 0; c < ${v_panels.count}; c++)
-      tma_load_multicast(smem + ${at["do"]} + place * ${v_panels.total} + c * ${tile} + rank * ${tile // 2},
-                         map_do, do_full(smem, place), 64 * c, m * ${block} + rank * ${block // 2}, head,
-                         x.batch, keep, 3);
+      tma_load_multicast(to_do + c * ${tile}, map_do, do_full(smem, place), 64 * c,
+                         m * ${block} + rank * ${block // 2}, head, x.batch, keep, 3);
 //@ else
     for (int c = 0; c < ${v_panels.count}; c++)
       tma_load(smem + ${at["do"]} + place * ${v_panels.total} + c * ${tile}, map_do,
