@@ -37,25 +37,43 @@ typedef struct {
   int m0, masked;
 } Tile;
 
-//@ if causal then
-/* By key block, the first one, which the most queries see, foremost: of a section of heads whose
- * queries, gradients and sums stay in L2; then of the next section. */
+//@ if causal and deterministic then
+/* The tiles of a section of heads whose queries, gradients and sums stay in L2, by key block; then
+ * the next section. The last block comes first: it is the first to add to its query blocks. */
+//@ elseif causal then
+/* The tiles of a section of heads whose queries, gradients and sums stay in L2, by key block; then
+ * the next section. The first block, which the most queries see, comes first. */
+//@ elseif deterministic then
+/* The tiles of a section of heads by key block, then the next section: those of a head, which add
+ * in turns, begin one behind the other, so that none waits for long. */
 //@ else
 /* Key block fastest, then key head, then batch. */
 //@ end
 DEV Tile tile_of(i64 t, int rank, const BackwardArgs *a) {
   Tile x;
   i64 head;
-//@ if causal then
+//@ if causal or deterministic then
   const i64 heads = (i64)a->num_heads_k * a->batch;
+//@ if causal then
   const i64 bytes = (i64)a->group * a->seqlen_q * ${6 * d16 + 2 * dv16};
-  i64 width = bytes > 0 ? ${40 << 20} / bytes : heads;
-  width = width < 1 ? 1 : width < heads ? width : heads;
+  i64 width = ${40 << 20} / (bytes > 0 ? bytes : 1);
+  width = width < 1 ? 1 : width;
+//@ else
+  i64 width = 384 / ((i64)a->group * a->m_blocks + 1) + 1;
+//@ end
   const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
-  const i64 left = heads - section * width;
+  const i64 begin = section * width, left = heads - begin;
   width = width < left ? width : left;
   x.n = (int)(rest / width);
-  head = section * width + (rest - x.n * width);
+  head = begin + (rest - x.n * width);
+//@ else
+  head = t / a->n_blocks;
+  x.n = (int)(t - head * a->n_blocks);
+//@ end
+//@ if causal then
+//@ if deterministic then
+  x.n = a->n_blocks - 1 - x.n;
+//@ end
   /* The first query that sees a key; the first that sees all of the thread block's. */
   const i64 some = x.n * (i64)${block_n} - ((i64)a->seqlen_k - a->seqlen_q);
   const i64 all = some + rank * ${block} + ${block - 1};
@@ -63,8 +81,6 @@ DEV Tile tile_of(i64 t, int rank, const BackwardArgs *a) {
   x.m0 = m0 < a->m_blocks ? (int)m0 : a->m_blocks;
   x.masked = all <= 0 ? 0 : masked < a->m_blocks ? (int)masked : a->m_blocks;
 //@ else
-  head = t / a->n_blocks;
-  x.n = (int)(t - head * a->n_blocks);
   x.m0 = x.masked = 0;
 //@ end
   x.first = x.n * ${block_n} + rank * ${block};

@@ -163,15 +163,27 @@ DEV void add_part(const Consumer *me, const float *dq, int eight, int eights) {
   for (int j = 0; j < eights; j++) red_add_f32x4(me->sums + (eight + j) * 512, dq + 4 * j);
 }
 //@ if deterministic then
-/* Thread blocks add in the order of their keys: a semaphore for each query block and consumer
- * counts those that have. */
-DEV void begin_sum(const Consumer *me, Tile x) {
-  if (me->warp % 4 == 0 && me->lane == 0) semaphore_wait(me->semaphore, (u32)x.n);
-  named_sync(1 + me->warp / 4, 128);
+//@ if causal then
+/* Tiles add in turns, the last one that sees the queries first: a semaphore for each query block
+//@ else
+/* Tiles add in turns, in the order of their keys: a semaphore for each query block and
+//@ end
+ * consumer counts those that have. m: the block behind the one whose sum it is. */
+DEV void begin_sum(const Consumer *me, Tile x, int m, const BackwardArgs *a) {
+//@ if causal then
+  const i64 before = (m == x.m0 ? a->m_blocks : m) - 1;
+  const i64 seen = (before * ${block} + ${block - 1} + a->seqlen_k - a->seqlen_q) / ${block_n};
+  const int turn = (int)(seen < a->n_blocks - 1 ? seen : a->n_blocks - 1) - x.n;
+//@ else
+  const int turn = x.n;
+  (void)m, (void)a;
+//@ end
+  if (me->warp % 4 == 0 && me->lane == 0) semaphore_wait(me->semaphore, (u32)turn);
+  named_sync(me->warp / 4, 128);
 }
-DEV void end_sum(const Consumer *me, Tile x) {
-  named_sync(1 + me->warp / 4, 128);
-  if (me->warp % 4 == 0 && me->lane == 0) stg_release_u32(me->semaphore, (u32)x.n + 1);
+DEV void end_sum(const Consumer *me) {
+  named_sync(me->warp / 4, 128);
+  if (me->warp % 4 == 0 && me->lane == 0) red_add_u32_release(me->semaphore, 1);
 }
 //@ end
 /* On to the sum of the query block behind, m; the first of the next head behind the last. */
@@ -233,7 +245,7 @@ DEV void store_${t.name}(const Consumer *me, const float *x, int from, int eight
   char *to = (char *)a->${t.name} + 2 * (tile.batch * a->${t.name}_stride.batch +
                                 row * a->${t.name}_stride.row +
                                 tile.head_k * a->${t.name}_stride.head + from + 8 * quad);
-  store_part(x, eights, ${t.scale}, to, 16 * a->${t.name}_stride.row, row < a->seqlen_k ? chunks : 0,
-             row + 8 < a->seqlen_k ? chunks : 0, me->lane);
+  store_part(x, eights, ${t.scale}, to, 16 * a->${t.name}_stride.row,
+             row < a->seqlen_k ? chunks : 0, row + 8 < a->seqlen_k ? chunks : 0, me->lane);
 }
 //@ end

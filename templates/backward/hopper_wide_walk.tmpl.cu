@@ -136,7 +136,7 @@ DEV void run_scores(Consumer *me, Tile x, const BackwardArgs *a) {
 //@ touch("dq", 1, 1, 1)
       ${leave_q}(me, q_empty(smem, before));
 //@ if deterministic then
-      begin_sum(me, x);
+      begin_sum(me, x, m, a);
 //@ end
 //@ add(1, 1)
 //@ if parts == 2 then
@@ -146,7 +146,7 @@ DEV void run_scores(Consumer *me, Tile x, const BackwardArgs *a) {
 //@ end
       ${leave_ds}(me, ds_empty(smem, before));
 //@ if deterministic then
-      end_sum(me, x);
+      end_sum(me);
 //@ end
       next_sum(me, x, m);
 //@ end
@@ -190,7 +190,7 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
       wgmma_wait(1);
 //@ touch("dq", 2, 1, 1)
 //@ if deterministic then
-      begin_sum(me, x);
+      begin_sum(me, x, m, a);
 //@ end
 //@ add(2, 1)
 //@ if parts == 2 then
@@ -210,14 +210,14 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
       ${leave_ds}(me, ds_empty(smem, before));
 //@ if pair then
 //@ if deterministic then
-      begin_sum(me, x);
+      begin_sum(me, x, m, a);
 //@ end
 //@ add(2, 1)
 //@ elseif parts == 2 then
 //@ add(2, 2)
 //@ end
 //@ if deterministic then
-      end_sum(me, x);
+      end_sum(me);
 //@ end
       next_sum(me, x, m);
 //@ end
