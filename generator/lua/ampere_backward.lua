@@ -13,13 +13,14 @@ local ampere = { name = "ampere_backward", template = "backward/ampere.tmpl.cu" 
 -- Preferred tiles: { block_m, block_n, num_stages, num_warps } where head_dim and head_dim_v are at
 -- most `upto`. The default is the first legal one.
 local preferred = {
-  { upto = 64, { 64, 128, 2, 8 }, { 64, 64, 2, 4 } },
-  { upto = 128, { 64, 128, 2, 8 }, { 64, 64, 2, 8 }, { 64, 64, 1, 8 }, { 32, 64, 1, 4 } },
-  { upto = 256, { 64, 64, 2, 8 }, { 64, 64, 1, 8 }, { 32, 32, 1, 4 } },
+  { upto = 64, { 128, 128, 2, 8 }, { 64, 128, 2, 8 }, { 64, 64, 2, 4 } },
+  { upto = 128, { 64, 128, 2, 8 }, { 64, 64, 2, 8 }, { 64, 64, 1, 8 } },
+  { upto = 256, { 64, 64, 2, 8 }, { 64, 64, 1, 8 }, { 32, 32, 1, 8 } },
 }
 
--- Numbers that a thread may keep: about 60 registers remain for fragments and addresses.
-local MAX_LIVE = 200
+-- Numbers that a thread may keep: about 60 registers remain for fragments and addresses. dq is
+-- computed in parts of at most so many.
+local MAX_LIVE, MAX_PART = 200, 64
 
 -- ---- who computes what ----
 
@@ -33,7 +34,7 @@ local function deal(rows, cols, warps, is_ragged)
     local even = r * c == warps and rows % r == 0 and (is_ragged or cols % c == 0)
     local a, b = rows // r, layout.ceil_div(cols, c)
     local cost = 3 * a * b + 4 * (a + b)
-    if even and (not best or cost < best.cost) then
+    if even and (not best or cost <= best.cost) then
       best = { rows = r, cols = c, row_tiles = a, col_tiles = b, all_cols = cols, cost = cost,
                is_ragged = cols % c ~= 0, numbers = 8 * a * b }
     end
@@ -41,17 +42,32 @@ local function deal(rows, cols, warps, is_ragged)
   return best
 end
 
+-- The warps of dq and the parts in which they compute it: where a ring of two blocks lets the
+-- second half of the warps do it late, these alone.
+local function deal_dq(x, rows, cols, warps)
+  x.dq = deal(rows, cols, x.is_ring and warps // 2 or warps, true)
+  x.dq_threads = 32 * x.dq.rows * x.dq.cols
+  x.dq.parts = 1
+  while x.dq.numbers > MAX_PART * x.dq.parts or x.dq.col_tiles % x.dq.parts ~= 0 do
+    x.dq.parts = x.dq.parts + 1
+  end
+  x.dq.col_tiles = x.dq.col_tiles // x.dq.parts
+  x.dq.numbers = x.dq.numbers // x.dq.parts
+  x.acc_numbers = x.dq.numbers * x.dq.parts * x.dq_threads -- of a block of dq in fp32
+end
+
 local function derive(spec, tile)
-  local m, n, warps = tile.block_m // 16, tile.block_n // 16, tile.num_warps
-  local x = { threads = 32 * warps }
+  local m, n, half = tile.block_m // 16, tile.block_n // 16, tile.num_warps // 2
+  local x = { threads = 32 * tile.num_warps, half = 32 * half, is_ring = tile.num_stages == 2 }
   x.qk_rows = layout.rows(layout.round_up(spec.head_dim, 16))
   x.v_rows = layout.rows(layout.round_up(spec.head_dim_v, 16))
   x.p_rows = layout.rows(tile.block_n)
   local d, dv = x.qk_rows.cols // 16, x.v_rows.cols // 16
-  x.s, x.dk, x.dv = deal(m, n, warps), deal(n, d, warps, true), deal(n, dv, warps, true)
-  x.dq = deal(m, d, warps, true)
-  if x.s then -- registers of a thread: dk and dv, then scores and their gradients, or dq
-    x.live = x.dk.numbers + x.dv.numbers + math.max(2 * x.s.numbers, x.dq.numbers)
+  x.s, x.dk, x.dv = deal(m, n, half), deal(n, d, half, true), deal(n, dv, half, true)
+  deal_dq(x, m, d, tile.num_warps)
+  if x.s then -- registers of a thread: dv or dk, and scores or their gradients or a part of dq
+    local kept = x.is_ring and x.dk.numbers or math.max(x.dk.numbers, x.dv.numbers)
+    x.live = math.max(math.max(x.dk.numbers, x.dv.numbers) + x.s.numbers, kept + x.dq.numbers)
   end
   local q_bytes = tile.block_m * x.qk_rows.pitch
   x.dout_from = q_bytes
@@ -64,7 +80,6 @@ local function derive(spec, tile)
     { name = "p", bytes = tile.block_m * x.p_rows.pitch },
     { name = "ds", bytes = tile.block_m * x.p_rows.pitch },
   })
-  x.acc_numbers = x.dq.numbers * x.threads -- of a block of dq in fp32
   return x
 end
 
@@ -141,16 +156,16 @@ function ampere.values(spec, tile, arch)
   x.block_m, x.block_n, x.num_stages = m, n, tile.num_stages
   x.head_dim_v, x.at = dv, x.map.at
   x.copies = {
-    copy_of("q", m, d, x.qk_rows, x.threads), copy_of("dout", m, dv, x.v_rows, x.threads),
-    copy_of("k", n, d, x.qk_rows, x.threads), copy_of("v", n, dv, x.v_rows, x.threads),
+    copy_of("q", m, d, x.qk_rows, x.half), copy_of("dout", m, dv, x.v_rows, x.half),
+    copy_of("k", n, d, x.qk_rows, x.half), copy_of("v", n, dv, x.v_rows, x.half),
   }
   x.stores = {
-    copy_of("dk", n, d, x.qk_rows, x.threads), copy_of("dv", n, dv, x.v_rows, x.threads),
-    copy_of("dq", m, d, x.qk_rows, x.threads),
+    copy_of("dk", n, d, x.qk_rows, x.half), copy_of("dv", n, dv, x.v_rows, x.half),
+    copy_of("dq", m, d, x.qk_rows, x.dq_threads),
   }
   x.causal, x.dtype, x.deterministic = spec.mask == "causal", spec.dtype, spec.deterministic == 1
   x.mma, x.pack = "mma_m16n8k16_" .. spec.dtype, dtype.pack
-  x.unpack, x.unpack_high = "unpack_" .. spec.dtype, "x >> 16"
+  x.unpack = "unpack_" .. spec.dtype
   -- Adds of four numbers at once and stmatrix came with sm_90.
   x.is_hopper = arch.major >= 9
   return x
@@ -171,8 +186,8 @@ function ampere.record(spec, tile)
   local x = derive(spec, tile)
   local q_blocks = { { "seqlen_q", tile.block_m }, { "num_heads", 1 }, { "batch", 1 } }
   local k_blocks = { { "seqlen_k", tile.block_n }, { "num_heads_k", 1 }, { "batch", 1 } }
-  local function entry(name, shared_bytes, grid)
-    return { name = name, threads = x.threads, shared_bytes = shared_bytes, grid = grid,
+  local function entry(name, threads, shared_bytes, grid)
+    return { name = name, threads = threads, shared_bytes = shared_bytes, grid = grid,
              params = { "args" } }
   end
   local workspace = {
@@ -185,9 +200,9 @@ function ampere.record(spec, tile)
   return {
     layout = "backward.1", smem = x.map.list, workspace = workspace,
     entries = {
-      entry("kiln_preprocess", 0, q_blocks),
-      entry("kiln_backward", x.map.bytes, k_blocks),
-      entry("kiln_convert", tile.block_m * x.qk_rows.pitch, q_blocks),
+      entry("kiln_preprocess", x.threads, 0, q_blocks),
+      entry("kiln_backward", x.threads, x.map.bytes, k_blocks),
+      entry("kiln_convert", x.dq_threads, tile.block_m * x.qk_rows.pitch, q_blocks),
     },
   }
 end

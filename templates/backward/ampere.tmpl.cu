@@ -23,6 +23,8 @@ DEV i64 block_of(i64 batch, int head, int block, const BackwardArgs *a) {
   return (batch * a->num_heads + head) * a->m_blocks + block;
 }
 DEV char *item(int i, const BackwardArgs *a) { return (char *)a->workspace + a->workspace_at[i]; }
+/* This thread among its half of the block */
+DEV int member(void) { return thread_index() % ${half}; }
 
 //@ include("backward/ampere_warp.tmpl.cu")
 //@ include("backward/ampere_copy.tmpl.cu")
@@ -64,146 +66,210 @@ DEV int is_masked(int first_key, int block, const BackwardArgs *a) {
   return a->seqlen_k - first_key < ${block_n};
 }
 
-/* ---- the kernel ---- */
+/* ---- the walk over queries ---- */
 
 /* A block of query rows of one query head: blocks from the last to the first that sees the keys,
  * head by head. */
 typedef struct {
   int head, block;
 } Step;
-
-/* Starts the copies of a block's queries, gradients and statistics. */
-DEV void feed(u32 to, Step s, i64 batch, const BackwardArgs *a) {
-  const i64 first = (i64)s.block * ${block_m};
-  const int rows = (int)(a->seqlen_q - first);
-  const char *q = (const char *)a->q + 2 * (batch * a->q_stride.batch + s.head * a->q_stride.head +
-                                            first * a->q_stride.row);
-  const char *dout = (const char *)a->dout + 2 * (batch * a->do_stride.batch +
-                                                  s.head * a->do_stride.head +
-                                                  first * a->do_stride.row);
-  copy_q(to, q, 2 * a->q_stride.row, rows);
-  copy_dout(to + ${dout_from}, dout, 2 * a->do_stride.row, rows);
-  const char *statistics = item(1, a) + block_of(batch, s.head, s.block, a) * ${8 * block_m};
-  const int at = 16 * thread_index();
-  if (at < ${8 * block_m}) cp_async_16(to + ${rows_from} + at, statistics + at, 16);
+DEV Step next_of(Step s, int first, const BackwardArgs *a) {
+  const int is_last = s.block == first;
+  const Step next = { s.head + is_last, is_last ? a->m_blocks - 1 : s.block - 1 };
+  return next;
 }
 
-//@ local two = num_stages == 2
-//@ local slot = two and " + slot" or ""
-KERNEL void kiln_backward(PARAM BackwardArgs a) {
-  if (block_index() >= a.tiles) return;
-  const Place x = place_of(block_index(), &a);
-  const int first = first_block(x.first, &a);
-  const u32 smem = shared_base(), ring = smem + ${at.ring};
-  const Lanes l = lanes_of(smem);
-
-  const int keys = a.seqlen_k - x.first;
-  copy_k(smem + ${at.k},
-         (const char *)a.k + 2 * (x.batch * a.k_stride.batch + x.head * a.k_stride.head +
-                                  x.first * a.k_stride.row),
-         2 * a.k_stride.row, keys);
-  copy_v(smem + ${at.v},
-         (const char *)a.v + 2 * (x.batch * a.v_stride.batch + x.head * a.v_stride.head +
-                                  x.first * a.v_stride.row),
-         2 * a.v_stride.row, keys);
-  Step step = { x.head * a.group, a.m_blocks - 1 };
-  int left = (a.m_blocks - first) * a.group;
-  if (left > 0) feed(ring, step, x.batch, &a);
-  cp_async_commit();
-
-  float dk[${dk.numbers}], dv[${dv.numbers}];
-#pragma unroll
-  for (int i = 0; i < ${dk.numbers}; i++) dk[i] = 0.0f;
-#pragma unroll
-  for (int i = 0; i < ${dv.numbers}; i++) dv[i] = 0.0f;
-//@ if two then
-  u32 slot = 0;
+//@ local fed = {
+//@   { "q", "q", "q", qk_rows, 0, 0 },
+//@   { "dout", "dout", "do", v_rows, dout_from, 4 * block_m },
+//@ }
+//@ for _, f in ipairs(fed) do
+/* Starts the copies of a block's ${f[1]} and of the statistic that goes with it. */
+DEV void feed_${f[1]}(u32 to, Step s, i64 batch, const BackwardArgs *a) {
+  const i64 first = (i64)s.block * ${block_m};
+  const char *from = (const char *)a->${f[2]} +
+                     2 * (batch * a->${f[3]}_stride.batch + s.head * a->${f[3]}_stride.head +
+                          first * a->${f[3]}_stride.row);
+  copy_${f[1]}(to + ${f[5]}, from, 2 * a->${f[3]}_stride.row, (int)(a->seqlen_q - first));
+  const char *rows = item(1, a) + block_of(batch, s.head, s.block, a) * ${8 * block_m} + ${f[6]};
+  for (int at = 16 * member(); at < ${4 * block_m}; at += ${16 * half})
+    cp_async_16(to + ${rows_from + f[6]} + at, rows + at, 16);
+}
 //@ end
+
+/* ---- the two halves of a block ---- */
+
+//@ local slot = is_ring and " + slot" or ""
+//@ local ALL, P_READY, HALF = 1, 2, 3 -- barriers; HALF + 1: of the second half
+/* Computes a block of dq from ds and adds it. */
+DEV void give_dq(LanesAdd l, Place x, Step s, const BackwardArgs *a) {
+  const i64 block = block_of(x.batch, s.head, s.block, a);
 //@ if deterministic then
-  u32 *turn = 0; /* of the block before: who has it next */
+  /* Key blocks add in their order; those before this one have seen the rows too. */
+  u32 *turn = (u32 *)item(2, a) + block;
+  if ((thread_index() & 31) == 0) semaphore_wait(turn, (u32)x.block);
+  sync_warp();
 //@ end
-
-#pragma unroll 1
-  for (; left > 0; left--) {
-    Step next = { step.head, step.block - 1 };
-    if (step.block == first) next.head++, next.block = a.m_blocks - 1;
-    cp_async_wait(0);
-    sync_threads();
-//@ if deterministic then
-    if (turn && thread_index() == 0) red_add_u32_release(turn, 1);
-//@ end
-//@ if two then
-    if (left > 1) feed(ring + (${stage_bytes} - slot), next, x.batch, &a);
-    cp_async_commit();
-//@ end
-
-    float s[${s.numbers}], dp[${s.numbers}], bias[${2 * s.row_tiles}];
-    load_rows(bias, l.rows${slot});
 #pragma unroll
-    for (int i = 0; i < ${s.numbers}; i++) s[i] = 0.0f;
-    scores(s, l.q${slot}, l.k);
-    const int masked = is_masked(x.first, step.block, &a);
-    if (masked) hide(s, NEG_INFINITY, x.first, step.block, &a);
-#pragma unroll
-    for (int i = 0; i < ${s.numbers}; i++)
-      s[i] = ex2(fmaf(s[i], a.scale_log2, bias[i / ${8 * s.col_tiles} * 2 + i / 2 % 2]));
-    lay_p(l.p, s);
-
-    load_rows(bias, l.rows${slot} + ${4 * block_m});
-#pragma unroll
-    for (int i = 0; i < ${s.numbers}; i++) dp[i] = bias[i / ${8 * s.col_tiles} * 2 + i / 2 % 2];
-    score_gradients(dp, l.dout${slot}, l.v);
-#pragma unroll
-    for (int i = 0; i < ${s.numbers}; i++) dp[i] *= s[i];
-    if (masked) hide(dp, 0.0f, x.first, step.block, &a);
-    lay_p(l.p + ${at.ds - at.p}, dp);
-    sync_threads();
-
-    add_dv(dv, l.p_dv, l.dout_dv${slot});
-    add_dk(dk, l.ds_dk, l.q_dk${slot});
-//@ if not two then
-    sync_threads();
-    if (left > 1) feed(ring, next, x.batch, &a);
-    cp_async_commit();
-//@ end
+  for (int part = 0; part < ${dq.parts}; part++) {
     float dq[${dq.numbers}];
 #pragma unroll
     for (int i = 0; i < ${dq.numbers}; i++) dq[i] = 0.0f;
-    add_dq(dq, l.ds_dq, l.k_dq);
-    const i64 block = block_of(x.batch, step.head, step.block, &a);
+    add_dq(dq, l.a, l.b, part);
+    put_dq((float *)item(0, a) + block * ${acc_numbers}, dq, part);
+  }
 //@ if deterministic then
-    /* Key blocks add in their order; those before this one have seen the rows too. */
-    turn = (u32 *)item(2, &a) + block;
-    if ((thread_index() & 31) == 0) semaphore_wait(turn, (u32)x.block);
-    sync_warp();
+  named_sync(${is_ring and HALF + 1 or ALL}, ${dq_threads});
+  if (${is_ring and "member()" or "thread_index()"} == 0) red_add_u32_release(turn, 1);
 //@ end
-    put_dq((float *)item(0, &a) + block * ${acc_numbers}, dq);
-    step = next;
-//@ if two then
+}
+
+/* The first half of the warps: scores and p, then dv. */
+DEV void first_half(Place x, int first, int left, const BackwardArgs *a) {
+  const u32 smem = shared_base(), ring = smem + ${at.ring};
+  const LanesS l = lanes_s(ring, smem + ${at.k}, smem + ${at.p});
+  const LanesAdd ldv = lanes_dv(smem + ${at.p}, ring + ${dout_from});
+//@ if not is_ring then
+  const LanesAdd ldq = lanes_dq(smem + ${at.ds}, smem + ${at.k});
+//@ end
+  Step step = { x.head * a->group, a->m_blocks - 1 };
+  copy_k(smem + ${at.k},
+         (const char *)a->k + 2 * (x.batch * a->k_stride.batch + x.head * a->k_stride.head +
+                                   x.first * a->k_stride.row),
+         2 * a->k_stride.row, a->seqlen_k - x.first);
+  if (left > 0) feed_q(ring, step, x.batch, a);
+  cp_async_commit();
+
+  float dv[${dv.numbers}];
+#pragma unroll
+  for (int i = 0; i < ${dv.numbers}; i++) dv[i] = 0.0f;
+//@ if is_ring then
+  u32 slot = 0;
+//@ end
+#pragma unroll 1
+  for (; left > 0; left--) {
+    const Step next = next_of(step, first, a);
+    cp_async_wait(0);
+    named_sync(${ALL}, ${threads});
+//@ if is_ring then
+    if (left > 1) feed_q(ring + (${stage_bytes} - slot), next, x.batch, a);
+    cp_async_commit();
+//@ end
+    float s[${s.numbers}], bias[${2 * s.row_tiles}];
+#pragma unroll
+    for (int i = 0; i < ${s.numbers}; i++) s[i] = 0.0f;
+    scores(s, l.a${slot}, l.b);
+    if (is_masked(x.first, step.block, a)) hide(s, NEG_INFINITY, x.first, step.block, a);
+    load_rows(bias, ring + ${rows_from}${slot});
+#pragma unroll
+    for (int i = 0; i < ${s.numbers}; i++)
+      s[i] = ex2(fmaf(s[i], a->scale_log2, bias[i / ${8 * s.col_tiles} * 2 + i / 2 % 2]));
+    lay_s(l.p, s);
+    named_arrive(${P_READY}, ${threads});
+    named_sync(${HALF}, ${half});
+    add_dv(dv, ldv.a, ldv.b${slot});
+//@ if is_ring then
     slot = ${stage_bytes} - slot;
+//@ else
+    named_sync(${ALL}, ${threads});
+    if (left > 1) feed_q(ring, next, x.batch, a);
+    cp_async_commit();
+    give_dq(ldq, x, step, a);
 //@ end
+    step = next;
   }
 
-  /* dk and dv take the places of k and v. */
+  /* dv takes the place of v. */
   cp_async_wait(0);
-  sync_threads();
-//@ if deterministic then
-  if (turn && thread_index() == 0) red_add_u32_release(turn, 1);
-//@ end
-#pragma unroll
-  for (int i = 0; i < ${dk.numbers}; i++) dk[i] *= a.softmax_scale;
-  lay_dk(smem + ${at.k}, dk);
+  named_sync(${ALL}, ${threads});
   lay_dv(smem + ${at.v}, dv);
-  sync_threads();
-  const Place y = place_of(block_index_again(), &a);
-  store_dk(smem + ${at.k},
-           (char *)a.dk + 2 * (y.batch * a.dk_stride.batch + y.head * a.dk_stride.head +
-                               y.first * a.dk_stride.row),
-           2 * a.dk_stride.row, a.seqlen_k - y.first);
+  named_sync(${HALF}, ${half});
+  const Place y = place_of(block_index_again(), a);
   store_dv(smem + ${at.v},
-           (char *)a.dv + 2 * (y.batch * a.dv_stride.batch + y.head * a.dv_stride.head +
-                               y.first * a.dv_stride.row),
-           2 * a.dv_stride.row, a.seqlen_k - y.first);
+           (char *)a->dv + 2 * (y.batch * a->dv_stride.batch + y.head * a->dv_stride.head +
+                                y.first * a->dv_stride.row),
+           2 * a->dv_stride.row, a->seqlen_k - y.first);
+}
+
+/* The second half: gradients of p and ds, then dk${is_ring and "; dq of the block before" or ""}. */
+DEV void second_half(Place x, int first, int left, const BackwardArgs *a) {
+  const u32 smem = shared_base(), ring = smem + ${at.ring};
+  const LanesS l = lanes_dp(ring + ${dout_from}, smem + ${at.v}, smem + ${at.p});
+  const LanesAdd ldk = lanes_dk(smem + ${at.ds}, ring);
+  const LanesAdd ldq = lanes_dq(smem + ${at.ds}, smem + ${at.k});
+  Step step = { x.head * a->group, a->m_blocks - 1 };
+  copy_v(smem + ${at.v},
+         (const char *)a->v + 2 * (x.batch * a->v_stride.batch + x.head * a->v_stride.head +
+                                   x.first * a->v_stride.row),
+         2 * a->v_stride.row, a->seqlen_k - x.first);
+  if (left > 0) feed_dout(ring, step, x.batch, a);
+  cp_async_commit();
+  cp_async_wait(0);
+  named_sync(${ALL}, ${threads});
+//@ if is_ring then
+  if (left > 1) feed_dout(ring + ${stage_bytes}, next_of(step, first, a), x.batch, a);
+  cp_async_commit();
+//@ end
+
+  float dk[${dk.numbers}];
+#pragma unroll
+  for (int i = 0; i < ${dk.numbers}; i++) dk[i] = 0.0f;
+//@ if is_ring then
+  u32 slot = 0;
+//@ end
+#pragma unroll 1
+  for (; left > 0; left--) {
+    float dp[${s.numbers}], bias[${2 * s.row_tiles}];
+    load_rows(bias, ring + ${rows_from + 4 * block_m}${slot});
+#pragma unroll
+    for (int i = 0; i < ${s.numbers}; i++) dp[i] = bias[i / ${8 * s.col_tiles} * 2 + i / 2 % 2];
+    gradients(dp, l.a${slot}, l.b);
+    named_sync(${P_READY}, ${threads});
+    times_p(dp, l.p_read);
+    if (is_masked(x.first, step.block, a)) hide(dp, 0.0f, x.first, step.block, a);
+    lay_s(l.p + ${at.ds - at.p}, dp);
+    named_sync(${HALF + 1}, ${half});
+    add_dk(dk, ldk.a, ldk.b${slot});
+    const Step next = next_of(step, first, a);
+//@ if is_ring then
+    cp_async_wait(0);
+    named_sync(${ALL}, ${threads});
+    if (left > 2) feed_dout(ring${slot}, next_of(next, first, a), x.batch, a);
+    cp_async_commit();
+    give_dq(ldq, x, step, a);
+    slot = ${stage_bytes} - slot;
+//@ else
+    named_sync(${ALL}, ${threads});
+    if (left > 1) feed_dout(ring, next, x.batch, a);
+    cp_async_commit();
+    give_dq(ldq, x, step, a);
+    cp_async_wait(0);
+    named_sync(${ALL}, ${threads});
+//@ end
+    step = next;
+  }
+
+  /* dk takes the place of k. */
+  named_sync(${HALF + 1}, ${half});
+#pragma unroll
+  for (int i = 0; i < ${dk.numbers}; i++) dk[i] *= a->softmax_scale;
+  lay_dk(smem + ${at.k}, dk);
+  named_sync(${HALF + 1}, ${half});
+  const Place y = place_of(block_index_again(), a);
+  store_dk(smem + ${at.k},
+           (char *)a->dk + 2 * (y.batch * a->dk_stride.batch + y.head * a->dk_stride.head +
+                                y.first * a->dk_stride.row),
+           2 * a->dk_stride.row, a->seqlen_k - y.first);
+}
+
+KERNEL void kiln_backward(PARAM BackwardArgs a) {
+  if (block_index() >= a.tiles) return;
+  const Place x = place_of(block_index(), &a);
+  const int first = first_block(x.first, &a), left = (a.m_blocks - first) * a.group;
+  if (thread_index() < ${half})
+    first_half(x, first, left, &a);
+  else
+    second_half(x, first, left, &a);
 }
 
 //@ include("backward/convert.tmpl.cu")

@@ -11,7 +11,7 @@
 //@ end
  */
 DEV void copy_${t.name}(u32 to, const char *from, i64 row_bytes, int rows) {
-  const int row0 = thread_index() / ${t.wide}, chunk0 = thread_index() % ${t.wide};
+  const int row0 = member() / ${t.wide}, chunk0 = member() % ${t.wide};
   const char *line = from + row0 * row_bytes + 16 * chunk0;
 #pragma unroll
   for (int i = 0; i < ${t.passes}; i++) {
@@ -28,16 +28,18 @@ DEV void copy_${t.name}(u32 to, const char *from, i64 row_bytes, int rows) {
 //@ end
       const int bytes = row < rows${t.padded and " && chunk < " .. t.dim // 8 or ""} ? 16 : 0;
       const u32 at = line_to + (u32)(chunk ^ ${t.layout.swizzle_text("row")}) * 16;
-      cp_async_16(at, line + ${t.step} * i * row_bytes + 16 * c, bytes);
+      cp_async_16(at, line + 16 * c, bytes);
     }
+    line += ${t.step} * row_bytes;
   }
 }
 //@ end
 
 //@ for _, t in ipairs(stores) do
+//@ local me = t.name == "dq" and "thread_index()" or "member()"
 /* Stores the first `rows` of ${t.rows} rows of ${t.name}. */
 DEV void store_${t.name}(u32 from, char *to, i64 row_bytes, int rows) {
-  const int row0 = thread_index() / ${t.wide}, chunk0 = thread_index() % ${t.wide};
+  const int row0 = ${me} / ${t.wide}, chunk0 = ${me} % ${t.wide};
 #pragma unroll
   for (int i = 0; i < ${t.passes}; i++) {
     const int row = row0 + ${t.step} * i;

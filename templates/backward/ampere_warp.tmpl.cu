@@ -19,46 +19,61 @@ DEV u32 at_${t[1]}(int row, int chunk) {
 }
 //@ end
 
-/* This lane's addresses for ldmatrix, and for rows of p and ds. */
+/* This lane's addresses for ldmatrix: rows 0 to 7, rows 8 to 15, then columns 8 to 15 of both; or
+ * columns before rows. */
+DEV int row_a(void) { return thread_index() & 15; }
+DEV int chunk_a(void) { return thread_index() >> 4 & 1; }
+DEV int row_b(void) { return (thread_index() & 7) + (thread_index() >> 4 & 1) * 8; }
+DEV int chunk_b(void) { return thread_index() >> 3 & 1; }
+
+/* The warp's place in the grids */
+//@ local is_dq = is_ring and "member()" or "thread_index()"
+//@ for _, p in ipairs({ { "s", s }, { "dk", dk }, { "dv", dv }, { "dq", dq, is_dq } }) do
+DEV int ${p[1]}_row(void) { return ${p[3] or "member()"} / 32 % ${p[2].rows}; }
+DEV int ${p[1]}_col(void) { return ${p[3] or "member()"} / ${32 * p[2].rows}; }
+//@ end
+
+/* Operands of scores or their gradients; where p or ds go, and where p is read in the order of the
+ * accumulators */
 typedef struct {
-  u32 q, k, dout, v, rows;        /* scores and their gradients */
-  u32 p;                          /* where they go */
-  u32 p_dv, dout_dv, ds_dk, q_dk; /* dv and dk */
-  u32 ds_dq, k_dq;                /* dq */
-} Lanes;
-DEV Lanes lanes_of(u32 smem) {
-  const int lane = thread_index() & 31, warp = thread_index() >> 5;
-  const u32 q = smem + ${at.ring}, dout = q + ${dout_from};
-  const u32 k = smem + ${at.k}, v = smem + ${at.v}, p = smem + ${at.p}, ds = smem + ${at.ds};
-  /* Rows 0 to 7, rows 8 to 15, then columns 8 to 15 of both; or columns before rows. */
-  const int row = lane & 15, chunk = lane >> 4;
-  const int row_b = (lane & 7) + (lane >> 4) * 8, chunk_b = lane >> 3 & 1;
-//@ for _, p in ipairs({ { "s", s }, { "dk", dk }, { "dv", dv }, { "dq", dq } }) do
-  const int ${p[1]}_row = warp % ${p[2].rows}, ${p[1]}_col = warp / ${p[2].rows};
-//@ end
-  Lanes l;
-  l.q = q + at_qk(16 * s_row + row, chunk);
-  l.k = k + at_qk(16 * s_col + row_b, chunk_b);
-  l.dout = dout + at_v(16 * s_row + row, chunk);
-  l.v = v + at_v(16 * s_col + row_b, chunk_b);
-  l.rows = q + ${rows_from} + 4 * (16 * s_row + lane / 4);
+  u32 a, b, p, p_read;
+} LanesS;
+//@ for _, f in ipairs({ { "s", "at_qk" }, { "dp", "at_v" } }) do
+DEV LanesS lanes_${f[1]}(u32 a, u32 b, u32 p) {
+  LanesS l;
+  l.a = a + ${f[2]}(16 * s_row() + row_a(), chunk_a());
+  l.b = b + ${f[2]}(16 * s_col() + row_b(), chunk_b());
+  l.p_read = p + at_p(16 * s_row() + row_a(), 2 * s_col() + chunk_a());
 //@ if is_hopper then
-  l.p = p + at_p(16 * s_row + row, 2 * s_col + chunk);
+  l.p = l.p_read;
 //@ else
-  l.p = p + at_p(16 * s_row + lane / 4, 2 * s_col) + 4 * (lane & 3);
+  const int lane = thread_index() & 31;
+  l.p = p + at_p(16 * s_row() + lane / 4, 2 * s_col()) + 4 * (lane & 3);
 //@ end
-  l.p_dv = p + at_p(row_b, 2 * dv_row + chunk_b);
-  l.dout_dv = dout + at_v(row, 2 * dv_col + chunk);
-  l.ds_dk = ds + at_p(row_b, 2 * dk_row + chunk_b);
-  l.q_dk = q + at_qk(row, 2 * dk_col + chunk);
-  l.ds_dq = ds + at_p(16 * dq_row + row, chunk);
-  l.k_dq = k + at_qk(row, 2 * dq_col + chunk);
   return l;
 }
+//@ end
+
+/* Operands of dv, dk and dq */
+typedef struct {
+  u32 a, b;
+} LanesAdd;
+//@ for _, f in ipairs({ { "dv", "at_v" }, { "dk", "at_qk" }, { "dq", "at_qk" } }) do
+DEV LanesAdd lanes_${f[1]}(u32 a, u32 b) {
+  LanesAdd l;
+//@ if f[1] == "dq" then
+  l.a = a + at_p(16 * dq_row() + row_a(), chunk_a());
+//@ else
+  l.a = a + at_p(row_b(), 2 * ${f[1]}_row() + chunk_b());
+//@ end
+  l.b = b + ${f[2]}(row_a(), 2 * ${f[1]}_col() + chunk_a());
+  return l;
+}
+//@ end
 
 /* ---- products ---- */
 
-//@ for i, name in ipairs({ "scores", "score_gradients" }) do
+//@ for i, name in ipairs({ "scores", "gradients" }) do
 //@ local rows, what = i == 1 and qk_rows or v_rows, i == 1 and "q k^T" or "dout v^T"
 //@ local a_at, b_at = along(rows, "a_lane", "2 * kk"), along(rows, "b_lane", "2 * kk")
 /* x += ${what}: the warp's rows and keys */
@@ -91,9 +106,10 @@ DEV void ${name}(float *x, u32 a_lane, u32 b_lane) {
 //@ for _, f in ipairs(products) do
 //@ local name, split, what, rows, depth = f[1], f[2], f[3], f[4], f[5]
 //@ local a_at = along(p_rows, "a_lane", name == "dq" and "2 * kk" or 2 * split.rows .. " * t")
-//@ local b_at = along(rows, "b_lane", 2 * split.cols .. " * j")
-/* x += ${what}: the warp's rows and columns */
-DEV void add_${name}(float *x, u32 a_lane, u32 b_lane) {
+//@ local j = name == "dq" and ("(%d * part + j)"):format(split.col_tiles) or "j"
+//@ local b_at = along(rows, "b_lane", 2 * split.cols .. " * " .. j)
+/* x += ${what}: the warp's rows and columns${name == "dq" and " of a part" or ""} */
+DEV void add_${name}(float *x, u32 a_lane, u32 b_lane${name == "dq" and ", int part" or ""}) {
 #pragma unroll
   for (int kk = 0; kk < ${depth // 16}; kk++) {
     u32 a[${4 * split.row_tiles}];
@@ -107,7 +123,7 @@ DEV void add_${name}(float *x, u32 a_lane, u32 b_lane) {
 #pragma unroll
     for (int j = 0; j < ${split.col_tiles}; j++) {
 //@ if split.is_ragged then
-      if (thread_index() / ${32 * split.rows} + ${split.cols} * j >= ${split.all_cols}) break;
+      if (${name}_col() + ${split.cols} * ${j} >= ${split.all_cols}) break;
 //@ end
       u32 b[4];
       ldmatrix_x4_trans(b, ${b_at} + ${16 * rows.pitch} * kk);
@@ -125,7 +141,8 @@ DEV void add_${name}(float *x, u32 a_lane, u32 b_lane) {
 /* ---- scores ---- */
 
 /* One number of each of the warp's rows: those of this thread */
-DEV void load_rows(float *x, u32 at) {
+DEV void load_rows(float *x, u32 from) {
+  const u32 at = from + 4 * (16 * s_row() + (thread_index() & 31) / 4);
 #pragma unroll
   for (int i = 0; i < ${2 * s.row_tiles}; i++)
     x[i] = lds_f32(at + ${64 * s.rows} * (i / 2) + 32 * (i % 2));
@@ -133,47 +150,70 @@ DEV void load_rows(float *x, u32 at) {
 
 /* Puts `with` where the row does not see the key. */
 DEV void hide(float *x, float with, int first_key, int block, const BackwardArgs *a) {
-  const int lane = thread_index() & 31, warp = thread_index() >> 5;
-  const int column = first_key + 16 * (warp / ${s.rows}) + 2 * (lane & 3);
+  const int lane = thread_index() & 31, column = first_key + 16 * s_col() + 2 * (lane & 3);
 //@ if causal then
-  const i64 row = (i64)block * ${block_m} + 16 * (warp % ${s.rows}) + lane / 4;
+  const i64 row = (i64)block * ${block_m} + 16 * s_row() + lane / 4;
   const i64 sees = row + 1 + a->seqlen_k - a->seqlen_q; /* keys that the first row sees */
 //@ end
 #pragma unroll
-  for (int i = 0; i < ${s.numbers}; i++) {
-    const int j = i % ${8 * s.col_tiles};
-    const int key = column + ${16 * s.cols} * (j / 8) + j / 4 % 2 * 8 + j % 2;
+  for (int i = 0; i < ${2 * s.row_tiles}; i++) {
 //@ if causal then
-    const i64 end = sees + ${16 * s.rows} * (i / ${8 * s.col_tiles}) + i / 2 % 2 * 8;
-    x[i] = key < a->seqlen_k && key < end ? x[i] : with;
+    const i64 own = sees + ${16 * s.rows} * (i / 2) + 8 * (i % 2);
+    const int end = (own < a->seqlen_k ? (int)own : a->seqlen_k) - column;
 //@ else
-    x[i] = key < a->seqlen_k ? x[i] : with;
+    const int end = a->seqlen_k - column;
 //@ end
+#pragma unroll
+    for (int j = 0; j < ${2 * s.col_tiles}; j++) {
+      float *y = x + 4 * (${2 * s.col_tiles} * (i / 2) + j) + 2 * (i % 2);
+      const int key = ${16 * s.cols} * (j / 2) + 8 * (j % 2);
+      y[0] = key < end ? y[0] : with;
+      y[1] = key + 1 < end ? y[1] : with;
+    }
+  }
+}
+
+/* x *= p */
+DEV void times_p(float *x, u32 lane) {
+#pragma unroll
+  for (int t = 0; t < ${s.row_tiles}; t++) {
+#pragma unroll
+    for (int j = 0; j < ${s.col_tiles}; j++) {
+      float *y = x + 8 * (t * ${s.col_tiles} + j);
+      u32 r[4];
+      ldmatrix_x4(r, ${along(p_rows, "lane", 2 * s.cols .. " * j")} + ${16 * s.rows * p_rows.pitch} * t);
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        y[2 * i] *= ${unpack}(r[i]);
+        y[2 * i + 1] *= ${unpack}(r[i] >> 16);
+      }
+    }
   }
 }
 
 /* ---- results ---- */
 
 //@ local lays = {
-//@   { "p", s, p_rows }, { "dk", dk, qk_rows }, { "dv", dv, v_rows }, { "dq", dq, qk_rows },
+//@   { "s", s, p_rows }, { "dk", dk, qk_rows }, { "dv", dv, v_rows }, { "dq", dq, qk_rows },
 //@ }
 //@ for _, f in ipairs(lays) do
 //@ local name, split, rows = f[1], f[2], f[3]
-//@ local col, below = ("thread_index() / %d"):format(32 * split.rows), 16 * split.rows * rows.pitch
-//@ local chunks = 2 * split.cols .. " * j" .. (is_hopper and "" or " + i / 2")
+//@ local j = name == "dq" and ("(%d * part + j)"):format(split.col_tiles) or "j"
+//@ local below = 16 * split.rows * rows.pitch
+//@ local chunks = 2 * split.cols .. " * " .. j .. (is_hopper and "" or " + i / 2")
 //@ local to = along(rows, "lane_to", chunks)
-//@ if name == "p" then
+//@ if name == "s" then
 /* Lays the warp's part of p or ds, rounded to ${dtype}, into shared memory. */
-DEV void lay_p(u32 lane_to, const float *x) {
+DEV void lay_s(u32 lane_to, const float *x) {
 //@ else
 /* Lays the warp's part of ${name}, rounded to ${dtype}, into shared memory. */
-DEV void lay_${name}(u32 to, const float *x) {
-  const int lane = thread_index() & 31, row = 16 * (thread_index() / 32 % ${split.rows});
-//@ local at = rows == v_rows and "at_v" or "at_qk"
+DEV void lay_${name}(u32 to, const float *x${name == "dq" and ", int part" or ""}) {
+//@ local at = name == "dv" and "at_v" or "at_qk"
 //@ if is_hopper then
-  const u32 lane_to = to + ${at}(row + (lane & 15), 2 * (${col}) + (lane >> 4));
+  const u32 lane_to = to + ${at}(16 * ${name}_row() + row_a(), 2 * ${name}_col() + chunk_a());
 //@ else
-  const u32 lane_to = to + ${at}(row + lane / 4, 2 * (${col})) + 4 * (lane & 3);
+  const int lane = thread_index() & 31;
+  const u32 lane_to = to + ${at}(16 * ${name}_row() + lane / 4, 2 * ${name}_col()) + 4 * (lane & 3);
 //@ end
 //@ end
 #pragma unroll
@@ -181,7 +221,7 @@ DEV void lay_${name}(u32 to, const float *x) {
 #pragma unroll
     for (int j = 0; j < ${split.col_tiles}; j++) {
 //@ if split.is_ragged then
-      if (${col} + ${split.cols} * j >= ${split.all_cols}) break;
+      if (${name}_col() + ${split.cols} * ${j} >= ${split.all_cols}) break;
 //@ end
       const float *y = x + 8 * (t * ${split.col_tiles} + j);
 //@ if is_hopper then
@@ -200,38 +240,36 @@ DEV void lay_${name}(u32 to, const float *x) {
 }
 //@ end
 
-/* Adds the warp's part to a block of dq in fp32. */
-DEV void put_dq(float *to, const float *x) {
-//@ if is_hopper then
-  to += 4 * thread_index();
-//@ else
-  to += thread_index();
-//@ end
+//@ local me, of_part = is_ring and "member()" or "thread_index()", dq.numbers * dq_threads
+/* Adds a part of the warp's numbers to a block of dq in fp32. */
+DEV void put_dq(float *to, const float *x, int part) {
+  to += part * ${of_part} + ${is_hopper and 4 or 1} * ${me};
 #pragma unroll
   for (int t = 0; t < ${dq.row_tiles}; t++) {
 #pragma unroll
     for (int j = 0; j < ${dq.col_tiles}; j++) {
 //@ if dq.is_ragged then
-      if (thread_index() / ${32 * dq.rows} + ${dq.cols} * j >= ${dq.all_cols}) break;
+      if (dq_col() + ${dq.cols} * (${dq.col_tiles} * part + j) >= ${dq.all_cols}) break;
 //@ end
       const int i = 8 * (t * ${dq.col_tiles} + j);
 //@ if is_hopper then
-      red_add_f32x4(to + ${threads} * i, x + i);
-      red_add_f32x4(to + ${threads} * (i + 4), x + i + 4);
+      red_add_f32x4(to + ${dq_threads} * i, x + i);
+      red_add_f32x4(to + ${dq_threads} * (i + 4), x + i + 4);
 //@ else
 #pragma unroll
-      for (int e = 0; e < 8; e++) red_add_f32(to + ${threads} * (i + e), x[i + e]);
+      for (int e = 0; e < 8; e++) red_add_f32(to + ${dq_threads} * (i + e), x[i + e]);
 //@ end
     }
   }
 }
-/* This thread's numbers of a block of dq in fp32 */
-DEV void get_dq(float *x, const float *from) {
+/* A part of the warp's numbers of a block of dq in fp32 */
+DEV void get_dq(float *x, const float *from, int part) {
+  from += part * ${of_part} + ${is_hopper and 4 or 1} * ${me};
 #pragma unroll
   for (int i = 0; i < ${dq.numbers}; i++)
 //@ if is_hopper then
-    x[i] = ldg_f32(from + ${4 * threads} * (i / 4) + 4 * thread_index() + i % 4);
+    x[i] = ldg_f32(from + ${4 * dq_threads} * (i / 4) + i % 4);
 //@ else
-    x[i] = ldg_f32(from + ${threads} * i + thread_index());
+    x[i] = ldg_f32(from + ${dq_threads} * i);
 //@ end
 }

@@ -7,11 +7,14 @@ KERNEL void kiln_convert(PARAM BackwardArgs a) {
   const i64 batch = head_index / a.num_heads, head = head_index - batch * a.num_heads;
   const int first = (int)(block - head_index * a.m_blocks) * ${block_m};
   const u32 smem = shared_base();
-  float x[${dq.numbers}];
-  get_dq(x, (const float *)item(0, &a) + block * ${acc_numbers});
 #pragma unroll
-  for (int i = 0; i < ${dq.numbers}; i++) x[i] *= a.softmax_scale;
-  lay_dq(smem, x);
+  for (int part = 0; part < ${dq.parts}; part++) {
+    float x[${dq.numbers}];
+    get_dq(x, (const float *)item(0, &a) + block * ${acc_numbers}, part);
+#pragma unroll
+    for (int i = 0; i < ${dq.numbers}; i++) x[i] *= a.softmax_scale;
+    lay_dq(smem, x, part);
+  }
   sync_threads();
   char *to = (char *)a.dq + 2 * (batch * a.dq_stride.batch + head * a.dq_stride.head +
                                  first * a.dq_stride.row);
