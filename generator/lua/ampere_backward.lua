@@ -18,9 +18,9 @@ local preferred = {
   { upto = 256, { 64, 64, 2, 8 }, { 64, 64, 1, 8 }, { 32, 32, 1, 8 } },
 }
 
--- Numbers that a thread may keep: about 60 registers remain for fragments and addresses. dq is
--- computed in parts of at most so many.
-local MAX_LIVE, MAX_PART = 200, 64
+-- Numbers that a thread may keep: about 60 registers remain for fragments and addresses. Scores and
+-- dq are computed in parts of at most so many.
+local MAX_LIVE, MAX_SCORES, MAX_DQ = 200, 64, 64
 
 -- ---- who computes what ----
 
@@ -42,18 +42,12 @@ local function deal(rows, cols, warps, is_ragged)
   return best
 end
 
--- The warps of dq and the parts in which they compute it: where a ring of two blocks lets the
--- second half of the warps do it late, these alone.
-local function deal_dq(x, rows, cols, warps)
-  x.dq = deal(rows, cols, x.is_ring and warps // 2 or warps, true)
-  x.dq_threads = 32 * x.dq.rows * x.dq.cols
-  x.dq.parts = 1
-  while x.dq.numbers > MAX_PART * x.dq.parts or x.dq.col_tiles % x.dq.parts ~= 0 do
-    x.dq.parts = x.dq.parts + 1
-  end
-  x.dq.col_tiles = x.dq.col_tiles // x.dq.parts
-  x.dq.numbers = x.dq.numbers // x.dq.parts
-  x.acc_numbers = x.dq.numbers * x.dq.parts * x.dq_threads -- of a block of dq in fp32
+-- Has each warp compute its tiles in as many parts, by columns, as leave at most `most` numbers.
+local function part(product, most)
+  local parts = 1
+  while product.numbers > most * parts or product.col_tiles % parts ~= 0 do parts = parts + 1 end
+  product.parts, product.col_tiles = parts, product.col_tiles // parts
+  product.numbers = product.numbers // parts
 end
 
 local function derive(spec, tile)
@@ -64,10 +58,15 @@ local function derive(spec, tile)
   x.p_rows = layout.rows(tile.block_n)
   local d, dv = x.qk_rows.cols // 16, x.v_rows.cols // 16
   x.s, x.dk, x.dv = deal(m, n, half), deal(n, d, half, true), deal(n, dv, half, true)
-  deal_dq(x, m, d, tile.num_warps)
-  if x.s then -- registers of a thread: dv or dk, and scores or their gradients or a part of dq
-    local kept = x.is_ring and x.dk.numbers or math.max(x.dk.numbers, x.dv.numbers)
-    x.live = math.max(math.max(x.dk.numbers, x.dv.numbers) + x.s.numbers, kept + x.dq.numbers)
+  -- With a ring of two blocks the second half of the warps has the time for dq.
+  x.dq = deal(m, d, x.is_ring and half or 2 * half, true)
+  part(x.dq, MAX_DQ)
+  x.dq_threads = 32 * x.dq.rows * x.dq.cols
+  x.acc_numbers = x.dq.numbers * x.dq.parts * x.dq_threads -- of a block of dq in fp32
+  if x.s then -- registers of a thread: dv or dk, and scores or their gradients or dq
+    part(x.s, MAX_SCORES)
+    local kept = math.max(x.dk.numbers, x.dv.numbers)
+    x.live = math.max(kept + x.s.numbers, (x.is_ring and x.dk.numbers or kept) + x.dq.numbers)
   end
   local q_bytes = tile.block_m * x.qk_rows.pitch
   x.dout_from = q_bytes

@@ -23,6 +23,9 @@ DEV i64 block_of(i64 batch, int head, int block, const BackwardArgs *a) {
   return (batch * a->num_heads + head) * a->m_blocks + block;
 }
 DEV char *item(int i, const BackwardArgs *a) { return (char *)a->workspace + a->workspace_at[i]; }
+/* 0, but the compiler cannot know it: what follows from it is computed where it is used, instead of
+ * filling registers from before the loop. */
+DEV u32 fresh_zero(void) { return (u32)(block_index_again() >> 62); }
 /* This thread among its half of the block */
 DEV int member(void) { return thread_index() % ${half}; }
 
@@ -100,7 +103,7 @@ DEV void feed_${f[1]}(u32 to, Step s, i64 batch, const BackwardArgs *a) {
 /* ---- the two halves of a block ---- */
 
 //@ local slot = is_ring and " + slot" or ""
-//@ local ALL, P_READY, HALF = 1, 2, 3 -- barriers; HALF + 1: of the second half
+//@ local ALL, HALF, P_READY = 1, 2, 4 -- barriers; HALF + 1: of the second half, P_READY + part
 /* Computes a block of dq from ds and adds it. */
 DEV void give_dq(LanesAdd l, Place x, Step s, const BackwardArgs *a) {
   const i64 block = block_of(x.batch, s.head, s.block, a);
@@ -110,7 +113,7 @@ DEV void give_dq(LanesAdd l, Place x, Step s, const BackwardArgs *a) {
   if ((thread_index() & 31) == 0) semaphore_wait(turn, (u32)x.block);
   sync_warp();
 //@ end
-#pragma unroll
+#pragma unroll 1
   for (int part = 0; part < ${dq.parts}; part++) {
     float dq[${dq.numbers}];
 #pragma unroll
@@ -127,11 +130,6 @@ DEV void give_dq(LanesAdd l, Place x, Step s, const BackwardArgs *a) {
 /* The first half of the warps: scores and p, then dv. */
 DEV void first_half(Place x, int first, int left, const BackwardArgs *a) {
   const u32 smem = shared_base(), ring = smem + ${at.ring};
-  const LanesS l = lanes_s(ring, smem + ${at.k}, smem + ${at.p});
-  const LanesAdd ldv = lanes_dv(smem + ${at.p}, ring + ${dout_from});
-//@ if not is_ring then
-  const LanesAdd ldq = lanes_dq(smem + ${at.ds}, smem + ${at.k});
-//@ end
   Step step = { x.head * a->group, a->m_blocks - 1 };
   copy_k(smem + ${at.k},
          (const char *)a->k + 2 * (x.batch * a->k_stride.batch + x.head * a->k_stride.head +
@@ -155,26 +153,34 @@ DEV void first_half(Place x, int first, int left, const BackwardArgs *a) {
     if (left > 1) feed_q(ring + (${stage_bytes} - slot), next, x.batch, a);
     cp_async_commit();
 //@ end
-    float s[${s.numbers}], bias[${2 * s.row_tiles}];
+    const u32 here = smem + fresh_zero(), now = here + ${at.ring}${slot};
+    const LanesS l = lanes_s(now, here + ${at.k}, here + ${at.p});
+    float bias[${2 * s.row_tiles}];
+    load_rows(bias, now + ${rows_from});
 #pragma unroll
-    for (int i = 0; i < ${s.numbers}; i++) s[i] = 0.0f;
-    scores(s, l.a${slot}, l.b);
-    if (is_masked(x.first, step.block, a)) hide(s, NEG_INFINITY, x.first, step.block, a);
-    load_rows(bias, ring + ${rows_from}${slot});
+    for (int part = 0; part < ${s.parts}; part++) {
+      float s[${s.numbers}];
 #pragma unroll
-    for (int i = 0; i < ${s.numbers}; i++)
-      s[i] = ex2(fmaf(s[i], a->scale_log2, bias[i / ${8 * s.col_tiles} * 2 + i / 2 % 2]));
-    lay_s(l.p, s);
-    named_arrive(${P_READY}, ${threads});
+      for (int i = 0; i < ${s.numbers}; i++) s[i] = 0.0f;
+      scores(s, l.a, l.b, part);
+      if (is_masked(x.first, step.block, a))
+        hide(s, part, NEG_INFINITY, x.first, step.block, a);
+#pragma unroll
+      for (int i = 0; i < ${s.numbers}; i++)
+        s[i] = ex2(fmaf(s[i], a->scale_log2, bias[i / ${8 * s.col_tiles} * 2 + i / 2 % 2]));
+      lay_s(l.p, s, part);
+      named_arrive(${P_READY} + part, ${threads});
+    }
     named_sync(${HALF}, ${half});
-    add_dv(dv, ldv.a, ldv.b${slot});
+    const LanesAdd ldv = lanes_dv(here + ${at.p}, now + ${dout_from});
+    add_dv(dv, ldv.a, ldv.b);
 //@ if is_ring then
     slot = ${stage_bytes} - slot;
 //@ else
     named_sync(${ALL}, ${threads});
     if (left > 1) feed_q(ring, next, x.batch, a);
     cp_async_commit();
-    give_dq(ldq, x, step, a);
+    give_dq(lanes_dq(here + ${at.ds}, here + ${at.k}), x, step, a);
 //@ end
     step = next;
   }
@@ -194,9 +200,6 @@ DEV void first_half(Place x, int first, int left, const BackwardArgs *a) {
 /* The second half: gradients of p and ds, then dk${is_ring and "; dq of the block before" or ""}. */
 DEV void second_half(Place x, int first, int left, const BackwardArgs *a) {
   const u32 smem = shared_base(), ring = smem + ${at.ring};
-  const LanesS l = lanes_dp(ring + ${dout_from}, smem + ${at.v}, smem + ${at.p});
-  const LanesAdd ldk = lanes_dk(smem + ${at.ds}, ring);
-  const LanesAdd ldq = lanes_dq(smem + ${at.ds}, smem + ${at.k});
   Step step = { x.head * a->group, a->m_blocks - 1 };
   copy_v(smem + ${at.v},
          (const char *)a->v + 2 * (x.batch * a->v_stride.batch + x.head * a->v_stride.head +
@@ -219,30 +222,37 @@ DEV void second_half(Place x, int first, int left, const BackwardArgs *a) {
 //@ end
 #pragma unroll 1
   for (; left > 0; left--) {
-    float dp[${s.numbers}], bias[${2 * s.row_tiles}];
-    load_rows(bias, ring + ${rows_from + 4 * block_m}${slot});
+    const u32 here = smem + fresh_zero(), now = here + ${at.ring}${slot};
+    const LanesS l = lanes_dp(now + ${dout_from}, here + ${at.v}, here + ${at.p});
+    float bias[${2 * s.row_tiles}];
+    load_rows(bias, now + ${rows_from + 4 * block_m});
 #pragma unroll
-    for (int i = 0; i < ${s.numbers}; i++) dp[i] = bias[i / ${8 * s.col_tiles} * 2 + i / 2 % 2];
-    gradients(dp, l.a${slot}, l.b);
-    named_sync(${P_READY}, ${threads});
-    times_p(dp, l.p_read);
-    if (is_masked(x.first, step.block, a)) hide(dp, 0.0f, x.first, step.block, a);
-    lay_s(l.p + ${at.ds - at.p}, dp);
+    for (int part = 0; part < ${s.parts}; part++) {
+      float dp[${s.numbers}];
+#pragma unroll
+      for (int i = 0; i < ${s.numbers}; i++) dp[i] = bias[i / ${8 * s.col_tiles} * 2 + i / 2 % 2];
+      gradients(dp, l.a, l.b, part);
+      named_sync(${P_READY} + part, ${threads});
+      times_p(dp, l.p_read, part);
+      if (is_masked(x.first, step.block, a)) hide(dp, part, 0.0f, x.first, step.block, a);
+      lay_s(l.p + ${at.ds - at.p}, dp, part);
+    }
     named_sync(${HALF + 1}, ${half});
-    add_dk(dk, ldk.a, ldk.b${slot});
+    const LanesAdd ldk = lanes_dk(here + ${at.ds}, now);
+    add_dk(dk, ldk.a, ldk.b);
     const Step next = next_of(step, first, a);
 //@ if is_ring then
     cp_async_wait(0);
     named_sync(${ALL}, ${threads});
     if (left > 2) feed_dout(ring${slot}, next_of(next, first, a), x.batch, a);
     cp_async_commit();
-    give_dq(ldq, x, step, a);
+    give_dq(lanes_dq(here + ${at.ds}, here + ${at.k}), x, step, a);
     slot = ${stage_bytes} - slot;
 //@ else
     named_sync(${ALL}, ${threads});
     if (left > 1) feed_dout(ring, next, x.batch, a);
     cp_async_commit();
-    give_dq(ldq, x, step, a);
+    give_dq(lanes_dq(here + ${at.ds}, here + ${at.k}), x, step, a);
     cp_async_wait(0);
     named_sync(${ALL}, ${threads});
 //@ end

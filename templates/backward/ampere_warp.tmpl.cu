@@ -74,10 +74,11 @@ DEV LanesAdd lanes_${f[1]}(u32 a, u32 b) {
 /* ---- products ---- */
 
 //@ for i, name in ipairs({ "scores", "gradients" }) do
+//@ local of_part = ("(%d * part + j)"):format(s.col_tiles)
 //@ local rows, what = i == 1 and qk_rows or v_rows, i == 1 and "q k^T" or "dout v^T"
 //@ local a_at, b_at = along(rows, "a_lane", "2 * kk"), along(rows, "b_lane", "2 * kk")
-/* x += ${what}: the warp's rows and keys */
-DEV void ${name}(float *x, u32 a_lane, u32 b_lane) {
+/* x += ${what}: the warp's rows and keys of a part */
+DEV void ${name}(float *x, u32 a_lane, u32 b_lane, int part) {
 #pragma unroll
   for (int kk = 0; kk < ${rows.cols // 16}; kk++) {
     u32 a[${4 * s.row_tiles}];
@@ -87,7 +88,7 @@ DEV void ${name}(float *x, u32 a_lane, u32 b_lane) {
 #pragma unroll
     for (int j = 0; j < ${s.col_tiles}; j++) {
       u32 b[4];
-      ldmatrix_x4(b, ${b_at} + ${16 * s.cols * rows.pitch} * j);
+      ldmatrix_x4(b, ${b_at} + ${16 * s.cols * rows.pitch} * ${of_part});
 #pragma unroll
       for (int t = 0; t < ${s.row_tiles}; t++) {
         float *y = x + 8 * (t * ${s.col_tiles} + j);
@@ -149,7 +150,7 @@ DEV void load_rows(float *x, u32 from) {
 }
 
 /* Puts `with` where the row does not see the key. */
-DEV void hide(float *x, float with, int first_key, int block, const BackwardArgs *a) {
+DEV void hide(float *x, int part, float with, int first_key, int block, const BackwardArgs *a) {
   const int lane = thread_index() & 31, column = first_key + 16 * s_col() + 2 * (lane & 3);
 //@ if causal then
   const i64 row = (i64)block * ${block_m} + 16 * s_row() + lane / 4;
@@ -166,22 +167,23 @@ DEV void hide(float *x, float with, int first_key, int block, const BackwardArgs
 #pragma unroll
     for (int j = 0; j < ${2 * s.col_tiles}; j++) {
       float *y = x + 4 * (${2 * s.col_tiles} * (i / 2) + j) + 2 * (i % 2);
-      const int key = ${16 * s.cols} * (j / 2) + 8 * (j % 2);
+      const int key = ${16 * s.cols} * (${s.col_tiles} * part + j / 2) + 8 * (j % 2);
       y[0] = key < end ? y[0] : with;
       y[1] = key + 1 < end ? y[1] : with;
     }
   }
 }
 
+//@ local p_at = along(p_rows, "lane", ("%d * (%d * part + j)"):format(2 * s.cols, s.col_tiles))
 /* x *= p */
-DEV void times_p(float *x, u32 lane) {
+DEV void times_p(float *x, u32 lane, int part) {
 #pragma unroll
   for (int t = 0; t < ${s.row_tiles}; t++) {
 #pragma unroll
     for (int j = 0; j < ${s.col_tiles}; j++) {
       float *y = x + 8 * (t * ${s.col_tiles} + j);
       u32 r[4];
-      ldmatrix_x4(r, ${along(p_rows, "lane", 2 * s.cols .. " * j")} + ${16 * s.rows * p_rows.pitch} * t);
+      ldmatrix_x4(r, ${p_at} + ${16 * s.rows * p_rows.pitch} * t);
 #pragma unroll
       for (int i = 0; i < 4; i++) {
         y[2 * i] *= ${unpack}(r[i]);
@@ -198,13 +200,13 @@ DEV void times_p(float *x, u32 lane) {
 //@ }
 //@ for _, f in ipairs(lays) do
 //@ local name, split, rows = f[1], f[2], f[3]
-//@ local j = name == "dq" and ("(%d * part + j)"):format(split.col_tiles) or "j"
+//@ local j = split.parts and ("(%d * part + j)"):format(split.col_tiles) or "j"
 //@ local below = 16 * split.rows * rows.pitch
 //@ local chunks = 2 * split.cols .. " * " .. j .. (is_hopper and "" or " + i / 2")
 //@ local to = along(rows, "lane_to", chunks)
 //@ if name == "s" then
 /* Lays the warp's part of p or ds, rounded to ${dtype}, into shared memory. */
-DEV void lay_s(u32 lane_to, const float *x) {
+DEV void lay_s(u32 lane_to, const float *x, int part) {
 //@ else
 /* Lays the warp's part of ${name}, rounded to ${dtype}, into shared memory. */
 DEV void lay_${name}(u32 to, const float *x${name == "dq" and ", int part" or ""}) {
