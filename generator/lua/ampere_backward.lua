@@ -179,6 +179,36 @@ ampere.axes = {
   { name = "num_stages", values = { 1, 2 } },
 }
 
+-- A guess from two runs on an H200 (docs/performance.md). hidden: the share of what is not longest
+-- that runs beside it, with one block on a multiprocessor or more; the halves of a block wait
+-- for each other.
+local fitted = { hidden = { 0.5, 0.5 }, floats = 4, tile = 2500, latency = 900, registers = 56 }
+
+-- Clocks of a multiprocessor for one block of queries and for one tile: a block of keys. Reads of
+-- fragments are counted for each product: rows and columns of a warp once for each step of depth.
+function ampere.cost(spec, tile, arch)
+  local x = derive(spec, tile)
+  local d, dv, scores = x.qk_rows.cols, x.v_rows.cols, tile.block_m * tile.block_n
+  local function read(p, depth)
+    local parts = p.parts or 1
+    return 32 * p.rows * p.cols * parts * (p.row_tiles + p.col_tiles) * depth
+  end
+  local bytes = read(x.s, d + dv) + read(x.dv, tile.block_m) + read(x.dk, tile.block_m)
+                + read(x.dq, tile.block_n) + 2 * 4 * scores -- p and ds, written; p, read
+                + tile.block_m * (2 * d + 2 * dv + 4 * d)   -- what arrives; sums of dq
+  local registers = math.min(arch.registers_per_thread + 1, x.live + fitted.registers)
+  local by_registers = arch.registers_per_sm // (layout.round_up(registers, 8) * x.threads)
+  local by_shared = arch.smem_per_sm // (x.map.bytes + arch.smem_reserved)
+  return {
+    tensor = 2 * scores * (3 * d + 2 * dv) / arch.tensor_flops,
+    softmax = scores * (1 / arch.exp_clock + fitted.floats / arch.float_clock),
+    shared = bytes / arch.shared_bytes_clock, hidden = fitted.hidden,
+    resident = math.max(1, math.min(by_registers, by_shared)),
+    block = 0, latency = fitted.latency, ahead = tile.num_stages - 1,
+    tile = fitted.tile, tail = 0.5,
+  }
+end
+
 -- ---- the launch record ----
 
 function ampere.record(spec, tile)

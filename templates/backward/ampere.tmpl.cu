@@ -12,8 +12,15 @@
  * With p = exp(scale s - lse), dp = dout v^T and delta = rowsum(dout o):
  *   ds = p (dp - delta), dv = p^T dout, dk = scale ds^T q, dq = scale ds k
  *
- * Warps share a product of 16 x 16 tiles as a grid: tile (i, j) belongs to the warp in row i and
- * column j, both counted around. p and ds change hands through shared memory.
+ * The first half of the warps computes p and dv, the second one ds and dk, and dq falls to
+//@ if is_ring then
+ * the second half.
+//@ else
+ * both.
+//@ end
+ * While one half has exponentials to do, the other has products. p and ds change hands through
+ * shared memory. The warps of a half share a product of 16 x 16 tiles as a grid: tile (i, j) belongs
+ * to the warp in row i and column j, both counted around.
  *
  * dq in fp32 lies in the order of the accumulators, thread beside thread, a block of ${block_m}
  * rows behind the other: blocks of one head in a row, then heads, then batches. */
@@ -197,7 +204,7 @@ DEV void first_half(Place x, int first, int left, const BackwardArgs *a) {
            2 * a->dv_stride.row, a->seqlen_k - y.first);
 }
 
-/* The second half: gradients of p and ds, then dk${is_ring and "; dq of the block before" or ""}. */
+/* The second half: gradients of p and ds, then dk and dq. */
 DEV void second_half(Place x, int first, int left, const BackwardArgs *a) {
   const u32 smem = shared_base(), ring = smem + ${at.ring};
   Step step = { x.head * a->group, a->m_blocks - 1 };
