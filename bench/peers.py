@@ -1,7 +1,7 @@
 """Kiln beside its peers, in one process, interleaved: cuDNN and FlashAttention-2 in PyTorch.
 
     python3 bench/peers.py [--out FILE.json] [--samples N] [--dtype bf16|fp16]
-                           [--ampere] [--standard] SHAPES...
+                           [--backward] [--deterministic] [--ampere] [--standard] SHAPES...
 
 SHAPES: names of the sets below (grid, short, ragged, dims, gqa, long, classic), or
 HEAD_DIM[/HEAD_DIM_V]:MASK:SEQLEN[:BATCH:HEADS[:HEADS_K]], for example 128:causal:4096. What is not
@@ -10,7 +10,8 @@ given makes 16,384 tokens and a hidden size of 2,048.
 Engines of a row take turns call by call, in an order drawn anew each turn, so that all meet the
 same clocks: device events around one call, L2 flushed before it, the median of the samples. An
 engine that refuses a shape is left out. Inputs are random and normal. FLOPs are
-2 b h s^2 (head_dim + head_dim_v), half of it when causal; `matmul` is a product of 8192^3, the
+2 b h s^2 (head_dim + head_dim_v), half of it when causal, and 2.5 times as many in the backward
+pass (--backward: everything between do and the gradients, from the forward pass's lse); `matmul` is a product of 8192^3, the
 ceiling of the same minute. Figures of different runs are not comparable: power and clocks move
 them by several per cent; ratios within one run are.
 """
@@ -76,9 +77,9 @@ class Shape:
             for h, d in zip(heads, widths)
         ]
 
-    def flops(self):
+    def flops(self, backward=False):
         pairs = self.batch * self.heads * self.seqlen**2 * (0.5 if self.mask == "causal" else 1)
-        return 2 * pairs * (self.head_dim + self.head_dim_v)
+        return 2 * pairs * (self.head_dim + self.head_dim_v) * (2.5 if backward else 1)
 
 
 def peer(backend, q, k, v, causal):
@@ -92,18 +93,58 @@ def peer(backend, q, k, v, causal):
     return run
 
 
+def peer_backward(backend, q, k, v, dout, causal):
+    """The gradients alone, of a forward pass that runs here."""
+    grouped = q.shape[2] != k.shape[2]
+    q, k, v = (x.transpose(1, 2).detach().requires_grad_() for x in (q, k, v))
+    with sdpa_kernel(backend):
+        o = scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
+    return lambda: torch.autograd.grad(o, (q, k, v), dout.transpose(1, 2), retain_graph=True)
+
+
+def own_backward(context, tensors, dout, causal, **choice):
+    q, k, v, o = tensors
+    lse = torch.empty(q.shape[0], q.shape[2], q.shape[1], device="cuda")
+    gradients = (dout, *(torch.empty_like(x) for x in (q, k, v)))
+    forward = context.plan(q, k, v, o, causal=causal)
+    forward.run(q, k, v, o, lse, stream=torch.cuda.current_stream().cuda_stream)
+    plan = context.plan(q, k, v, o, causal=causal, backward=True, gradients=gradients, **choice)
+    return bound(plan, (q, k, v, o, lse), gradients)
+
+
 def own(context, tensors, causal, **choice):
     q, k, v, o = tensors
     lse = torch.empty(q.shape[0], q.shape[2], q.shape[1], device="cuda")
     plan = context.plan(q, k, v, o, causal=causal, **choice)
+    return bound(plan, (q, k, v, o, lse))
+
+
+def bound(plan, tensors, gradients=()):
     workspace = torch.empty(max(1, plan.workspace_bytes), dtype=torch.uint8, device="cuda")
     stream = torch.cuda.current_stream().cuda_stream
-    launch = plan.bind(q, k, v, o, lse, workspace=workspace)
+    launch = plan.bind(*tensors, workspace=workspace, gradients=gradients)
     return lambda: launch(stream)
 
 
-def engines(context, shape, dtype, given):
-    """name: (callable, FLOPs) of those that serve the shape"""
+def makers_backward(context, shape, dtype, given):
+    tensors, causal = shape.tensors(dtype), shape.mask == "causal"
+    q, k, v, o = tensors
+    dout = torch.randn_like(o)
+    makers = {
+        "kiln": lambda: own_backward(context, tensors, dout, causal),
+        "cudnn": lambda: peer_backward(SDPBackend.CUDNN_ATTENTION, q, k, v, dout, causal),
+        "fa2": lambda: peer_backward(SDPBackend.FLASH_ATTENTION, q, k, v, dout, causal),
+    }
+    if given.deterministic:
+        makers["kiln-deterministic"] = lambda: own_backward(
+            context, tensors, dout, causal, deterministic=True
+        )
+    if given.ampere:
+        makers["kiln-ampere"] = lambda: own_backward(context, tensors, dout, causal, arch="sm_90")
+    return makers
+
+
+def makers_forward(context, shape, dtype, given):
     tensors, causal = shape.tensors(dtype), shape.mask == "causal"
     q, k, v, _ = tensors
     makers = {
@@ -121,13 +162,19 @@ def engines(context, shape, dtype, given):
     if given.standard:
         makers["math"] = lambda: peer(SDPBackend.MATH, q, k, v, causal)
         makers["kiln-standard"] = lambda: own(context, tensors, causal, algorithm="standard")
+    return makers
+
+
+def engines(context, shape, dtype, given):
+    """name: (callable, FLOPs) of those that serve the shape"""
+    makers = makers_backward if given.backward else makers_forward
     found = {}
-    for name, make in makers.items():
+    for name, make in makers(context, shape, dtype, given).items():
         try:
             run = make()
             run()
             torch.cuda.synchronize()
-            found[name] = (run, shape.flops())
+            found[name] = (run, shape.flops(given.backward))
         except (RuntimeError, torch.OutOfMemoryError) as reason:
             if name == "kiln":
                 raise
@@ -192,6 +239,10 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--samples", type=int, default=25, help="calls of an engine in a row")
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
+    parser.add_argument("--backward", action="store_true", help="the gradients")
+    parser.add_argument(
+        "--deterministic", action="store_true", help="also Kiln's deterministic gradients"
+    )
     parser.add_argument(
         "--ampere", action="store_true", help="also Kiln's mma.sync kernels, as sm_90 code"
     )
@@ -208,7 +259,8 @@ def main():
         rates = {name: found[name][1] / ms / 1e9 for name, ms in times.items()}
         rates["matmul"] = measure_matmul(dtype, given)
         row = {name: value for name, value in vars(shape).items() if name != "text"}
-        results.append({**row, "dtype": given.dtype, "tflops": rates, "ms": times})
+        name = "backward" if given.backward else "forward"
+        results.append({**row, "pass": name, "dtype": given.dtype, "tflops": rates, "ms": times})
         print(f"{text}: " + "  ".join(f"{n} {r:.0f}" for n, r in rates.items()), flush=True)
     for ours, theirs in (
         ("kiln", "cudnn"),
@@ -216,6 +268,7 @@ def main():
         ("kiln", "kiln-mha"),
         ("kiln", "kiln-bf16"),
         ("kiln-ampere", "fa2"),
+        ("kiln-deterministic", "kiln"),
     ):
         summarize(results, ours, theirs)
     if given.out:

@@ -127,9 +127,10 @@ def _stride(tensor):
     return _Stride(batch, row, head)
 
 
-def _args(q, k, v, o, lse=None, softmax_scale=None, workspace=None):
-    if q.stride(3) != 1 or k.stride(3) != 1 or v.stride(3) != 1 or o.stride(3) != 1:
-        raise Error(1, "the last dimension of q, k, v and o must be contiguous")
+def _args(q, k, v, o, lse=None, softmax_scale=None, workspace=None, gradients=()):
+    """gradients: dout, dq, dk, dv of a backward pass"""
+    if any(x.stride(3) != 1 for x in (q, k, v, o, *gradients)):
+        raise Error(1, "the last dimension of every tensor but lse must be contiguous")
     return _Args(
         ctypes.sizeof(_Args),
         q.data_ptr(),
@@ -149,6 +150,8 @@ def _args(q, k, v, o, lse=None, softmax_scale=None, workspace=None):
         _SCALE_DEFAULT if softmax_scale is None else softmax_scale,
         None if workspace is None else workspace.data_ptr(),
         0 if workspace is None else workspace.numel() * workspace.element_size(),
+        *(x.data_ptr() for x in gradients),
+        *([] if not gradients else map(_stride, gradients)),
     )
 
 
@@ -169,10 +172,23 @@ class Context:
         if status:
             raise Error(status, _library.kiln_last_error(self._handle).decode())
 
-    def plan(self, q, k, v, o, causal=False, arch="", algorithm="flash"):
+    def plan(
+        self,
+        q,
+        k,
+        v,
+        o,
+        causal=False,
+        arch="",
+        algorithm="flash",
+        backward=False,
+        deterministic=False,
+        gradients=(),
+    ):
         """Chooses, compiles and loads a kernel for tensors like these.
 
-        algorithm: "flash" or "standard".
+        algorithm: "flash" or "standard". backward: the gradients' kernels, for dout, dq, dk, dv
+        like `gradients`; deterministic: dq has the same bits in every run, too.
         """
         dtype = _DTYPES.get(str(q.dtype).split(".")[-1])
         if dtype is None:
@@ -180,14 +196,15 @@ class Context:
         spec = _Spec(
             ctypes.sizeof(_Spec),
             arch.encode(),
-            0,
+            int(backward),
             int(algorithm == "standard"),
             dtype,
             q.shape[3],
             v.shape[3],
             int(causal),
+            int(deterministic),
         )
-        return Plan(self, spec, _args(q, k, v, o))
+        return Plan(self, spec, _args(q, k, v, o, gradients=gradients))
 
 
 class Plan:
@@ -215,17 +232,22 @@ class Plan:
         if self._handle:
             _library.kiln_plan_destroy(self._handle)
 
-    def bind(self, q, k, v, o, lse=None, softmax_scale=None, workspace=None):
-        """A function of a stream that enqueues the kernel on these tensors; it keeps them alive."""
-        args = _args(q, k, v, o, lse, softmax_scale, workspace)
+    def bind(self, q, k, v, o, lse=None, softmax_scale=None, workspace=None, gradients=()):
+        """A function of a stream that enqueues the kernel on these tensors; it keeps them alive.
+
+        gradients: dout, dq, dk, dv, for a plan of the backward pass.
+        """
+        args = _args(q, k, v, o, lse, softmax_scale, workspace, gradients)
         handle, pointer, run = self._handle, ctypes.byref(args), _library.kiln_plan_run
 
-        def launch(stream=0, keep=(self, args, q, k, v, o, lse, workspace)):
+        def launch(stream=0, keep=(self, args, q, k, v, o, lse, workspace, gradients)):
             status = run(handle, pointer, ctypes.c_void_p(stream))
             if status:
                 self._context.check(status)
 
         return launch
 
-    def run(self, q, k, v, o, lse=None, softmax_scale=None, workspace=None, stream=0):
-        self.bind(q, k, v, o, lse, softmax_scale, workspace)(stream)
+    def run(
+        self, q, k, v, o, lse=None, softmax_scale=None, workspace=None, gradients=(), stream=0
+    ):
+        self.bind(q, k, v, o, lse, softmax_scale, workspace, gradients)(stream)
