@@ -247,7 +247,5 @@ class Plan:
 
         return launch
 
-    def run(
-        self, q, k, v, o, lse=None, softmax_scale=None, workspace=None, gradients=(), stream=0
-    ):
+    def run(self, q, k, v, o, lse=None, softmax_scale=None, workspace=None, gradients=(), stream=0):
         self.bind(q, k, v, o, lse, softmax_scale, workspace, gradients)(stream)
