@@ -21,24 +21,32 @@ local pairs_of_dims = { { 192, 128 }, { 64, 256 }, { 256, 64 }, { 8, 256 }, { 12
 
 local variants, jobs = {}, {}
 
+-- Passes by name and `deterministic`: what a kernel's name ends with.
+local passes = { forward0 = "", backward0 = " backward", backward1 = " backward deterministic" }
+
 local function key_of(v)
-  return ("%s %s %s %d/%d %s"):format(v.arch, v.algorithm, v.dtype, v.head_dim, v.head_dim_v,
-    v.mask)
+  return ("%s %s %s %d/%d %s%s"):format(v.arch, v.algorithm, v.dtype, v.head_dim, v.head_dim_v,
+    v.mask, passes[v.pass .. v.deterministic])
 end
 
--- One run of the program: its flags, and the kernels that it must answer for.
-local function add_job(algorithm, arch, dtypes, masks, dims)
+-- One run of the program: its flags, and the kernels that it must answer for. pass: forward unless
+-- given; deterministic: 0 unless given.
+local function add_job(algorithm, arch, dtypes, masks, dims, pass, deterministic)
+  pass, deterministic = pass or "forward", deterministic or 0
   local widths = {}
   for i, d in ipairs(dims) do widths[i] = d[1] end
-  local flags = { "--algorithm", algorithm, "--arch", arch, "--dtype", table.concat(dtypes, ","),
-                  "--mask", table.concat(masks, ","), "--head-dim", table.concat(widths, ",") }
+  local flags = { "--pass", pass, "--algorithm", algorithm, "--arch", arch,
+                  deterministic == 1 and "--deterministic" or "--no-deterministic",
+                  "--dtype", table.concat(dtypes, ","), "--mask", table.concat(masks, ","),
+                  "--head-dim", table.concat(widths, ",") }
   if #dims == 1 then table.move({ "--head-dim-v", dims[1][2] }, 1, 2, #flags + 1, flags) end
   jobs[#jobs + 1] = table.concat(flags, " ")
   for _, dtype in ipairs(dtypes) do
     for _, mask in ipairs(masks) do
       for _, d in ipairs(dims) do
-        variants[#variants + 1] = { algorithm = algorithm, arch = arch, dtype = dtype, mask = mask,
-                                    head_dim = d[1], head_dim_v = d[2] }
+        variants[#variants + 1] = {
+          pass = pass, deterministic = deterministic, algorithm = algorithm, arch = arch,
+          dtype = dtype, mask = mask, head_dim = d[1], head_dim_v = d[2] }
       end
     end
   end
@@ -57,8 +65,13 @@ local function add_all()
       local widths = {}
       for width = first, first + 56, 8 do widths[#widths + 1] = width end
       add_job("flash", arch, both, masks, square(widths))
+      add_job("flash", arch, both, masks, square(widths), "backward")
     end
-    for _, dims in ipairs(pairs_of_dims) do add_job("flash", arch, both, masks, { dims }) end
+    for _, dims in ipairs(pairs_of_dims) do
+      add_job("flash", arch, both, masks, { dims })
+      add_job("flash", arch, { "bf16" }, { "causal" }, { dims }, "backward")
+    end
+    add_job("flash", arch, both, masks, square({ 32, 64, 96, 128, 192, 256 }), "backward", 1)
     add_job("standard", arch, both, masks, square({ 8, 56, 128, 256 }))
   end
 end
@@ -69,6 +82,9 @@ local function add_sample()
     add_job("flash", arch, { "bf16" }, { "causal" }, square({ 8, 56, 128, 200 }))
     add_job("flash", arch, { "fp16" }, { "none" }, square({ 64, 128, 256 }))
     add_job("flash", arch, { "bf16" }, { "none" }, { pairs_of_dims[i % #pairs_of_dims + 1] })
+    add_job("flash", arch, { "bf16" }, { "causal" }, square({ 40, 64, 128, 256 }), "backward")
+    add_job("flash", arch, { "fp16" }, { "none" }, square({ i % 2 == 0 and 128 or 224 }),
+      "backward", i % 2)
   end
   add_job("standard", archs[1], { "bf16" }, { "causal" }, square({ 56, 256 }))
 end
@@ -97,13 +113,14 @@ end
 -- One JSON object of the program's, as far as the judgement needs it.
 local function parse(line)
   local k = { line = line, notes = line:match('"notes":%[(.-)%]}$') }
-  for _, name in ipairs({ "arch", "algorithm", "dtype", "mask" }) do
+  for _, name in ipairs({ "arch", "pass", "algorithm", "dtype", "mask" }) do
     k[name] = line:match('"' .. name .. '":"([^"]*)"')
   end
   for _, name in ipairs({ "head_dim", "head_dim_v", "registers", "spill_bytes", "shared_bytes" }) do
     k[name] = math.tointeger(tonumber(line:match('"' .. name .. '":(%d+)[,}]')))
     assert(k[name], name .. " is not in " .. line)
   end
+  k.deterministic = line:find('"deterministic":1', 1, true) and 1 or 0
   k.source_id = line:match('"source_id":"(%x+)"')
   k.is_cached = line:find('"from_cache":true', 1, true)
   return k
