@@ -13,7 +13,6 @@ local WIDEST = 128 -- columns whose dK and dV fit a consumer's registers
 local BLOCK_N = 128 -- keys of a tile: two consumers of 64
 local THREADS = 384
 local HELPERS = 256 -- threads of the kernels before and after
-local IN_PLACE = 4096 -- queries of a key head's group up to which its last tile converts dQ
 
 -- Who forms dQ of a block: both consumers, each half of the rows, half of the columns, or all of it
 -- over its own keys. dq_cols: columns of one product; dq_regs: its registers.
@@ -43,7 +42,6 @@ local function derive(spec, tile)
     { name = "statistics", bytes = 2 * 16 * tile.block_m },
     { name = "ones", bytes = 256 },
     { name = "bars", bytes = 144, align = 16 },
-    { name = "last", bytes = 4, align = 4 },
   }
   if x.deterministic then regions[#regions + 1] = { name = "dq", bytes = 2 * x.dq_part } end
   x.map = layout.map(regions)
@@ -91,7 +89,7 @@ function backward.values(spec, tile)
     dim = spec.head_dim, dv = spec.head_dim_v, at = x.map.at,
     q_panels = x.q, k_panels = x.k, v_panels = x.v, do_panels = x.dout, ds_panels = x.ds,
     dq_mode = x.dq_mode, dq_cols = x.dq_cols, dq_regs = x.dq_regs, dq_part = x.dq_part,
-    dq_bytes = x.dq_bytes, in_place = IN_PLACE,
+    dq_bytes = x.dq_bytes,
     causal = spec.mask == "causal", deterministic = x.deterministic,
     dtype = spec.dtype, pack = dtype.pack, unpack = "unpack_" .. spec.dtype,
   }
@@ -141,9 +139,9 @@ function backward.record(spec, tile)
     { name = "dq_sums", bytes = x.dq_bytes, dims = blocks },
     { name = "statistics", bytes = 16 * tile.block_m, dims = blocks },
   }
-  local heads_k = { { "num_heads_k", 1 }, { "batch", 1 } }
-  workspace[3] = x.deterministic and { name = "semaphores", bytes = 8, dims = blocks, zero = true }
-                 or { name = "counters", bytes = 4, dims = heads_k }
+  if x.deterministic then
+    workspace[3] = { name = "semaphores", bytes = 8, dims = blocks, zero = true }
+  end
   return {
     layout = "backward.1", smem = x.map.list, workspace = workspace,
     maps = { q = queries, k = keys, v = keys, ["do"] = queries },

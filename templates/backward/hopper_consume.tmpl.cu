@@ -179,27 +179,6 @@ DEV void store_${t.name}(const Consumer *me, const float *${t.name}, Tile x,
 }
 //@ end
 
-//@ if not deterministic then
-/* Counts the tiles of a key head that have added all they have; the last one converts the head's
- * dQ. */
-DEV void finish_head(const Consumer *me, Tile x, const BackwardArgs *a) {
-  const int warp = 4 * me->group + me->warp_row % 64 / 16;
-  const i64 head = (i64)x.batch * a->num_heads_k + x.head_k;
-  u32 *counter = (u32 *)((char *)a->workspace + a->workspace_at[2]) + head;
-  fence_gpu();
-  named_sync(1, 256);
-  if (warp == 0 && me->lane == 0)
-    sts_i32(me->smem + ${at.last}, (int)atomic_add_u32_acq_rel(counter, 1) == a->n_blocks - 1);
-  named_sync(1, 256);
-  if (!lds_i32(me->smem + ${at.last})) return;
-  const i64 first = head * a->group * a->m_blocks, blocks = (i64)a->group * a->m_blocks;
-//@ local parts = dq_mode == "keys" and 4 or 8
-#pragma unroll 1
-  for (i64 i = warp / ${parts}; i < blocks; i += ${8 // parts})
-    convert_block(first + i, warp % ${parts}, a);
-}
-//@ end
-
 /* ---- the walk ---- */
 
 DEV Consumer consumer_of(u32 smem, int warp, Tile x, const BackwardArgs *a) {
@@ -325,7 +304,4 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
   }
   store_dv(&me, dv, x, a);
   store_dk(&me, dk, x, a);
-//@ if not deterministic then
-  if (converts_in_place(a)) finish_head(&me, x, a);
-//@ end
 }

@@ -60,21 +60,8 @@ DEV void convert_block(i64 block, int warp, const BackwardArgs *a) {
                2 * a->dq_stride.row, rows < ${block_m} ? (int)rows : ${block_m}, a->softmax_scale);
 }
 
-//@ if deterministic then
-DEV int converts_in_place(const BackwardArgs *a) {
-  (void)a;
-  return 0;
-}
-//@ else
-/* Whether the last tile of a key head converts: sums of short sequences are still in L2 then. Those
- * of long ones would keep one thread block too long. */
-DEV int converts_in_place(const BackwardArgs *a) {
-  return a->seqlen_k > 0 && (i64)a->group * a->seqlen_q <= ${in_place};
-}
-//@ end
-
 KERNEL void kiln_convert(PARAM BackwardArgs a) {
-  if (block_index() >= a.tiles || converts_in_place(&a)) return;
+  if (block_index() >= a.tiles) return;
 //@ if parts < helpers // 32 then
   if (thread_index() >= ${32 * parts}) return;
 //@ end

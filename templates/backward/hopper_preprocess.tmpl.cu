@@ -38,10 +38,6 @@ KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
                   2 * (batch * a.o_stride.batch + head * a.o_stride.head);
   const char *dout = (const char *)a.dout + 16 * lane +
                      2 * (batch * a.do_stride.batch + head * a.do_stride.head);
-//@ if not deterministic then
-  if (block % ((i64)a.group * a.m_blocks) == 0 && thread_index() == 0)
-    stg_u32((u32 *)((char *)a.workspace + a.workspace_at[2]) + head_index / a.group, 0);
-//@ end
   u32 u[${passes}][4], w[${passes}][4];
   const u32 zero[4] = {0, 0, 0, 0};
 #pragma unroll
