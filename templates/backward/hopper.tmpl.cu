@@ -54,8 +54,9 @@ DEV Tile tile_of(i64 t, const BackwardArgs *a) {
   const i64 heads = (i64)a->num_heads_k * a->batch;
 //@ if causal then
   const i64 bytes = (i64)a->group * a->seqlen_q * ${2 * d16 + 2 * dv16 + 4 * d16};
-  i64 width = ${40 << 20} / (bytes > 0 ? bytes : 1);
-  width = width < 1 ? 1 : width;
+  const i64 most = ${40 << 20} / (bytes > 0 ? bytes : 1);
+  i64 width = ${16 << 20} / (bytes > 0 ? bytes : 1); /* the fastest, but of 8 heads at least */
+  if (width < 8) width = most < 1 ? 1 : most < 8 ? most : 8;
 //@ else
   i64 width = 384 / ((i64)a->group * a->m_blocks + 1) + 1;
 //@ end

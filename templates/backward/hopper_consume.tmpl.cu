@@ -229,14 +229,39 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
   if (steps > 0) {
     bar_wait(k_full(smem), 0);
     bar_wait(q_full(smem, 0), 0);
-    issue_scores(&me, s, 0);
-    bar_wait(v_full(smem), 0);
-    wgmma_wait(0);
-    touch_f32x${block_m // 2}(s);
-    bar_wait(do_full(smem, 0), 0);
+//@ if causal then
+    /* Half of the diagonal's tiles: no query of the first block sees a key of this group. */
+    const i64 unseen = (i64)x.n * ${block_n} + 64 * me.group - a->seqlen_k + a->seqlen_q -
+                       ((i64)m + 1) * ${block_m};
+    if (redux_max_i32(unseen >= 0)) {
+      bar_wait(do_full(smem, 0), 0);
+#pragma unroll
+      for (int j = 0; j < ${block_m // 4}; j++) g[j] = 0;
+      store_ds(&me, g, 0);
+      fence_async();
+      sync_warp();
+      arrive(&me, ds_full(smem, 0));
+      arrive(&me, do_empty(smem, 0));
+      if (++m == a->m_blocks) m = x.m0;
+      if (steps > 1) bar_wait(q_full(smem, 1), 0);
+      issue_scores(&me, s, steps > 1);
+      bar_wait(v_full(smem), 0);
+      if (steps > 1) bar_wait(do_full(smem, 1), 0);
+      wgmma_wait(0);
+      touch_f32x${block_m // 2}(s);
+      arrive(&me, q_empty(smem, 0));
+    } else {
+      issue_scores(&me, s, 0);
+//@ else
+    {
+      issue_scores(&me, s, 0);
+//@ end
+      bar_wait(v_full(smem), 0);
+      wgmma_wait(0);
+      touch_f32x${block_m // 2}(s);
+      bar_wait(do_full(smem, 0), 0);
 //@ for _, first in ipairs { true, false } do
 //@ if first then
-    {
       const int i = 0;
 //@ else
 #pragma unroll 1

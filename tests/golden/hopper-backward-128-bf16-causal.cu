@@ -1,10 +1,10 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype bf16 --head-dim 128 --causal --block-m 64 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 0d53fe0333c1f59dcf5499ea0ed7fc2087c7ad6a167689b948e9f812da0652b4
+// source id eeb8ae701d2b1f9f347cfb8344ae386494571cf4bd5c3e0619cc26bc844cb7d7
 // family hopper_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=64 block_n=128 num_stages=2 num_warps=12
-// shared memory 166292 of 232448 bytes
+// shared memory 166288 of 232448 bytes
 //    offset     bytes  region
 //         0     32768  k
 //     32768     32768  v
@@ -14,7 +14,6 @@
 //    163840      2048  statistics
 //    165888       256  ones
 //    166144       144  bars
-//    166288         4  last
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -39,9 +38,6 @@ DEV void sync_threads(void) {
 }
 DEV void sync_warp(void) {
   __syncwarp();
-}
-DEV void named_sync(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory");
 }
 DEV float shfl_xor_f32(float x, int lanes) {
   return __shfl_xor_sync(0xffffffffu, x, lanes);
@@ -74,14 +70,6 @@ DEV u32 shared_base(void) {
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
   return (u32)__cvta_generic_to_shared(shared_bytes);
 }
-DEV int lds_i32(u32 at) {
-  int x;
-  asm volatile("ld.volatile.shared.s32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
-  return x;
-}
-DEV void sts_i32(u32 at, int x) {
-  asm volatile("st.volatile.shared.s32 [%0], %1;" :: "r"(at), "r"(x) : "memory");
-}
 DEV void sts_u32(u32 at, u32 x) {
   asm volatile("st.shared.b32 [%0], %1;" :: "r"(at), "r"(x) : "memory");
 }
@@ -92,9 +80,6 @@ DEV void stmatrix_x4_trans(u32 at, const u32 *r) {
 DEV float ldg_f32(const float *p) {
   return *p;
 }
-DEV void stg_u32(void *p, u32 x) {
-  *(u32 *)p = x;
-}
 DEV void ldg_u32x4(u32 *r, const void *p) {
   asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p) : "memory");
@@ -103,18 +88,9 @@ DEV void stg_u32x4(void *p, const u32 *r) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
                :: "l"(p), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
 }
-DEV u32 atomic_add_u32_acq_rel(u32 *p, u32 x) {
-  u32 y;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
-               : "=r"(y) : "l"(p), "r"(x) : "memory");
-  return y;
-}
 DEV void red_add_f32x4(float *p, const float *x) {
   asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
                :: "l"(p), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
-}
-DEV void fence_gpu(void) {
-  asm volatile("fence.acq_rel.gpu;" :: : "memory");
 }
 DEV void bar_init(u32 bar, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(bar), "r"(arrivals) : "memory");
@@ -385,8 +361,6 @@ KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
                   2 * (batch * a.o_stride.batch + head * a.o_stride.head);
   const char *dout = (const char *)a.dout + 16 * lane +
                      2 * (batch * a.do_stride.batch + head * a.do_stride.head);
-  if (block % ((i64)a.group * a.m_blocks) == 0 && thread_index() == 0)
-    stg_u32((u32 *)((char *)a.workspace + a.workspace_at[2]) + head_index / a.group, 0);
   u32 u[4][4], w[4][4];
   const u32 zero[4] = {0, 0, 0, 0};
 #pragma unroll
@@ -480,14 +454,8 @@ DEV void convert_block(i64 block, int warp, const BackwardArgs *a) {
                2 * a->dq_stride.row, rows < 64 ? (int)rows : 64, a->softmax_scale);
 }
 
-/* Whether the last tile of a key head converts: sums of short sequences are still in L2 then. Those
- * of long ones would keep one thread block too long. */
-DEV int converts_in_place(const BackwardArgs *a) {
-  return a->seqlen_k > 0 && (i64)a->group * a->seqlen_q <= 4096;
-}
-
 KERNEL void kiln_convert(PARAM BackwardArgs a) {
-  if (block_index() >= a.tiles || converts_in_place(&a)) return;
+  if (block_index() >= a.tiles) return;
   convert_block(block_index(), thread_index() / 32, &a);
 }
 
@@ -517,8 +485,9 @@ DEV Tile tile_of(i64 t, const BackwardArgs *a) {
   i64 head;
   const i64 heads = (i64)a->num_heads_k * a->batch;
   const i64 bytes = (i64)a->group * a->seqlen_q * 1024;
-  i64 width = 41943040 / (bytes > 0 ? bytes : 1);
-  width = width < 1 ? 1 : width;
+  const i64 most = 41943040 / (bytes > 0 ? bytes : 1);
+  i64 width = 16777216 / (bytes > 0 ? bytes : 1); /* the fastest, but of 8 heads at least */
+  if (width < 8) width = most < 1 ? 1 : most < 8 ? most : 8;
   const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
   const i64 begin = section * width, left = heads - begin;
   width = width < left ? width : left;
@@ -771,24 +740,6 @@ DEV void store_dv(const Consumer *me, const float *dv, Tile x,
   }
 }
 
-/* Counts the tiles of a key head that have added all they have; the last one converts the head's
- * dQ. */
-DEV void finish_head(const Consumer *me, Tile x, const BackwardArgs *a) {
-  const int warp = 4 * me->group + me->warp_row % 64 / 16;
-  const i64 head = (i64)x.batch * a->num_heads_k + x.head_k;
-  u32 *counter = (u32 *)((char *)a->workspace + a->workspace_at[2]) + head;
-  fence_gpu();
-  named_sync(1, 256);
-  if (warp == 0 && me->lane == 0)
-    sts_i32(me->smem + 166288, (int)atomic_add_u32_acq_rel(counter, 1) == a->n_blocks - 1);
-  named_sync(1, 256);
-  if (!lds_i32(me->smem + 166288)) return;
-  const i64 first = head * a->group * a->m_blocks, blocks = (i64)a->group * a->m_blocks;
-#pragma unroll 1
-  for (i64 i = warp / 8; i < blocks; i += 1)
-    convert_block(first + i, warp % 8, a);
-}
-
 /* ---- the walk ---- */
 
 DEV Consumer consumer_of(u32 smem, int warp, Tile x, const BackwardArgs *a) {
@@ -830,12 +781,32 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
   if (steps > 0) {
     bar_wait(k_full(smem), 0);
     bar_wait(q_full(smem, 0), 0);
-    issue_scores(&me, s, 0);
-    bar_wait(v_full(smem), 0);
-    wgmma_wait(0);
-    touch_f32x32(s);
-    bar_wait(do_full(smem, 0), 0);
-    {
+    /* Half of the diagonal's tiles: no query of the first block sees a key of this group. */
+    const i64 unseen = (i64)x.n * 128 + 64 * me.group - a->seqlen_k + a->seqlen_q -
+                       ((i64)m + 1) * 64;
+    if (redux_max_i32(unseen >= 0)) {
+      bar_wait(do_full(smem, 0), 0);
+#pragma unroll
+      for (int j = 0; j < 16; j++) g[j] = 0;
+      store_ds(&me, g, 0);
+      fence_async();
+      sync_warp();
+      arrive(&me, ds_full(smem, 0));
+      arrive(&me, do_empty(smem, 0));
+      if (++m == a->m_blocks) m = x.m0;
+      if (steps > 1) bar_wait(q_full(smem, 1), 0);
+      issue_scores(&me, s, steps > 1);
+      bar_wait(v_full(smem), 0);
+      if (steps > 1) bar_wait(do_full(smem, 1), 0);
+      wgmma_wait(0);
+      touch_f32x32(s);
+      arrive(&me, q_empty(smem, 0));
+    } else {
+      issue_scores(&me, s, 0);
+      bar_wait(v_full(smem), 0);
+      wgmma_wait(0);
+      touch_f32x32(s);
+      bar_wait(do_full(smem, 0), 0);
       const int i = 0;
       const int slot = i & 1, parity = i >> 1 & 1;
       /* S^T of the next step; after the last one it is that of the last again, and not used. */
@@ -923,7 +894,6 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
   }
   store_dv(&me, dv, x, a);
   store_dk(&me, dk, x, a);
-  if (converts_in_place(a)) finish_head(&me, x, a);
 }
 
 KERNEL void kiln_backward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM TensorMap map_v,

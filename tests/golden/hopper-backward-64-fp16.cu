@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype fp16 --head-dim 64 --deterministic --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 0a9c5f009e38201b7f0c597a7337d61fc3d0cae2439d18c7ad4f29ee1a421f6a
+// source id 89d37f62a90e5c0f353c2b61650000da3dc79b6c06fbe32d90e14c81e4669e5d
 // family hopper_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none deterministic=1
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -14,7 +14,6 @@
 //    163840      4096  statistics
 //    167936       256  ones
 //    168192       144  bars
-//    168336         4  last
 //    168448     32768  dq
 
 typedef unsigned char u8;
@@ -514,13 +513,8 @@ DEV void convert_block(i64 block, int warp, const BackwardArgs *a) {
                2 * a->dq_stride.row, rows < 128 ? (int)rows : 128, a->softmax_scale);
 }
 
-DEV int converts_in_place(const BackwardArgs *a) {
-  (void)a;
-  return 0;
-}
-
 KERNEL void kiln_convert(PARAM BackwardArgs a) {
-  if (block_index() >= a.tiles || converts_in_place(&a)) return;
+  if (block_index() >= a.tiles) return;
   convert_block(block_index(), thread_index() / 32, &a);
 }
 
@@ -841,7 +835,6 @@ DEV void store_dv(const Consumer *me, const float *dv, Tile x,
   }
 }
 
-
 /* ---- the walk ---- */
 
 DEV Consumer consumer_of(u32 smem, int warp, Tile x, const BackwardArgs *a) {
@@ -883,12 +876,12 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
   if (steps > 0) {
     bar_wait(k_full(smem), 0);
     bar_wait(q_full(smem, 0), 0);
-    issue_scores(&me, s, 0);
-    bar_wait(v_full(smem), 0);
-    wgmma_wait(0);
-    touch_f32x64(s);
-    bar_wait(do_full(smem, 0), 0);
     {
+      issue_scores(&me, s, 0);
+      bar_wait(v_full(smem), 0);
+      wgmma_wait(0);
+      touch_f32x64(s);
+      bar_wait(do_full(smem, 0), 0);
       const int i = 0;
       const int slot = i & 1, parity = i >> 1 & 1;
       /* S^T of the next step; after the last one it is that of the last again, and not used. */
