@@ -28,10 +28,6 @@ static const planned planned_words[] = {
     {"--page-table", "no kernel reads paged keys yet; copy the pages into one tensor"},
     {"--page-size", "no kernel reads paged keys yet; copy the pages into one tensor"},
     {"--num-splits", "no kernel splits the keys yet; leave it out"},
-    {"--do", "the backward pass is not built yet"},
-    {"--dq", "the backward pass is not built yet"},
-    {"--dk", "the backward pass is not built yet"},
-    {"--dv", "the backward pass is not built yet"},
     {"--shapes", "no file of shapes is read yet; --seqlen-q, --batch and --num-heads give them"},
     {"--against", "the comparison is not built yet; --algorithm flash,standard times both"},
 };

@@ -185,6 +185,7 @@ static void measure(const comparison *c, kiln__figures *f) {
 
 kiln_status kiln__compare(const kiln__inputs *inputs, const kiln__output *output, double budget,
                           kiln__figures *figures) {
+  if (inputs->backward) return kiln__compare_backward(inputs, output, budget, figures);
   comparison c = {.in = inputs, .out = output, .exact = true};
   sample s = choose(inputs, budget);
   *figures = (kiln__figures){0};

@@ -83,10 +83,11 @@ static json_t *entries_json(const session *s, const json_t *record) {
 /* ---- bytes ---- */
 
 typedef struct traffic {
-  double compulsory; /* q, k, v once; o and lse once                             */
-  double streamed;   /* what this tile asks of L2: k and v again for every block of queries */
+  double compulsory; /* q, k, v once; o and lse once; of a backward pass all inputs and gradients */
+  double streamed;   /* what this tile asks of L2: k and v again for every block of queries; of a
+                        backward pass q, do and the fp32 sums of dq again for every block of keys */
   double table;      /* the scores of all heads, 2 bytes each                    */
-  double standard;   /* compulsory, and the table four times                     */
+  double standard;   /* compulsory, and the table four times; of a backward pass seven times */
 } traffic;
 
 /* Keys that the rows first .. first+block_m see, summed over all blocks of rows. */
@@ -102,6 +103,33 @@ static double count_keys(const kiln_attn_args *shape, const kiln__variant *varia
   return keys;
 }
 
+/* Queries that see one of the keys first .. first+block_n, summed over all blocks of keys. */
+static double count_queries(const kiln_attn_args *shape, const kiln__variant *variant) {
+  double queries = 0;
+  int64_t block_n = variant->tile.block_n > 0 ? variant->tile.block_n : 1;
+  for (int64_t first = 0; first < shape->seqlen_k; first += block_n) {
+    int64_t hidden = variant->spec.mask == KILN_MASK_CAUSAL
+                         ? first - (shape->seqlen_k - (int64_t)shape->seqlen_q)
+                         : 0;
+    queries += (double)(shape->seqlen_q - (hidden < 0 ? 0 : hidden));
+  }
+  return queries;
+}
+
+/* The table: weights read twice, dP written and read, dS written and read twice. */
+static void count_backward(const kiln_attn_args *shape, const kiln__variant *variant, double rows_q,
+                           double rows_k, traffic *t) {
+  const kiln_attn_spec *spec = &variant->spec;
+  double row = (double)ELEMENT_BYTES * spec->head_dim;
+  double row_v = (double)ELEMENT_BYTES * spec->head_dim_v;
+  double keys = rows_k * 2 * (row + row_v);
+  double heads = (double)shape->batch * shape->num_heads;
+  t->compulsory = rows_q * (2 * row + 2 * row_v + LSE_BYTES) + keys;
+  t->streamed = rows_q * (row + 2 * row_v) + keys +
+                heads * count_queries(shape, variant) * (row + row_v + LSE_BYTES + 2 * row);
+  t->standard = t->compulsory + 7 * t->table;
+}
+
 static traffic count_traffic(const kiln_attn_args *shape, const kiln__variant *variant) {
   const kiln_attn_spec *spec = &variant->spec;
   double rows_q = (double)shape->batch * shape->seqlen_q * shape->num_heads;
@@ -114,6 +142,7 @@ static traffic count_traffic(const kiln_attn_args *shape, const kiln__variant *v
   t.compulsory = rows_q * (row_bytes + LSE_BYTES) + rows_k * row_bytes;
   t.streamed = rows_q * (row_bytes + LSE_BYTES) + heads * count_keys(shape, variant) * row_bytes;
   t.standard = t.compulsory + 4 * t.table;
+  if (spec->pass == KILN_PASS_BACKWARD) count_backward(shape, variant, rows_q, rows_k, &t);
   return t;
 }
 
@@ -260,15 +289,22 @@ static void print_size(const char *name, double bytes, const char *sentence) {
 
 static void print_traffic(const session *s) {
   traffic t = count_traffic(&s->shape, s->variant);
+  bool backward = s->variant->spec.pass == KILN_PASS_BACKWARD;
   printf("bytes (1 MB = 10^6 bytes):\n");
-  print_size("compulsory", t.compulsory, "q, k, v read once, o and lse written once");
+  print_size("compulsory", t.compulsory,
+             backward ? "q, k, v, o, do and lse read once, dq, dk and dv written once"
+                      : "q, k, v read once, o and lse written once");
   print_size("streamed", t.streamed,
-             "with this block_m, k and v again for every block of queries, "
-             "mostly from L2");
+             backward ? "with this block_n, q, do and the sums of dq again for every block of "
+                        "keys, mostly from L2"
+                      : "with this block_m, k and v again for every block of queries, "
+                        "mostly from L2");
   print_size("scores", t.table, "the table of all heads, which this kernel never writes");
   if (s->variant->spec.algorithm == KILN_ALGORITHM_STANDARD)
     printf("  this is standard attention: it does write them\n");
-  print_size("standard attention", t.standard, "the same, and the table written and read twice");
+  print_size("standard attention", t.standard,
+             backward ? "the same, and tables of weights, dP and dS written and read"
+                      : "the same, and the table written and read twice");
 }
 
 /* The figures of the tutorial, computed as they are printed. */

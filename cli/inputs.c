@@ -96,23 +96,33 @@ static void place_second_row(kiln__operand *x) {
   x->stride.batch *= 2;
 }
 
-/* The operands have the rows of their buffers here, tails included. */
+/* The operands have the rows of their buffers here, tails included. Gradients lie as what they are
+ * the gradients of, but for strides of 0, each in a buffer of its own. */
 static void place(kiln__layout layout, kiln__inputs *in) {
   kiln__operand *q = &in->q, *k = &in->k, *v = &in->v, *o = &in->o;
+  kiln__operand *dout = &in->dout, *dq = &in->dq, *dk = &in->dk, *dv = &in->dv;
   switch (layout) {
   case KILN__PACKED: break;
   case KILN__QKV_SLICES:
     place_slice(q, 0, 3, 0), place_slice(k, 0, 3, 1), place_slice(v, 0, 3, 2);
+    place_slice(dq, 0, 3, 0), place_slice(dk, 0, 3, 1), place_slice(dv, 0, 3, 2);
     break;
-  case KILN__KV_SLICES: place_slice(k, 1, 2, 0), place_slice(v, 1, 2, 1); break;
-  case KILN__SECOND_ROW_K: place_second_row(k); break;
-  case KILN__SECOND_ROW_V: place_second_row(v); break;
+  case KILN__KV_SLICES:
+    place_slice(k, 1, 2, 0), place_slice(v, 1, 2, 1);
+    place_slice(dk, 0, 2, 0), place_slice(dv, 0, 2, 1);
+    break;
+  case KILN__SECOND_ROW_K: place_second_row(k), place_second_row(dk); break;
+  case KILN__SECOND_ROW_V: place_second_row(v), place_second_row(dv); break;
   case KILN__HEADS_FIRST:
     place_heads_first(q), place_heads_first(k), place_heads_first(v), place_heads_first(o);
+    place_heads_first(dout);
+    place_heads_first(dq), place_heads_first(dk), place_heads_first(dv);
     break;
   case KILN__ONE_HEAD: place_one_head(k), place_one_head(v); break;
   case KILN__ONE_BATCH: k->stride.batch = v->stride.batch = 0; break;
-  case KILN__O_SLICE: place_slice(o, 0, 2, 1); break;
+  case KILN__O_SLICE:
+    place_slice(o, 0, 2, 1), place_slice(dout, 3, 2, 0), place_slice(dq, 0, 2, 1);
+    break;
   case KILN__K_PLUS_2: k->offset = 1; break;
   case KILN__K_PLUS_8: k->offset = 4; break;
   case KILN__K_ROW_PLUS_4:
@@ -123,13 +133,14 @@ static void place(kiln__layout layout, kiln__inputs *in) {
 }
 
 static kiln_status allocate(kiln__inputs *in) {
-  const kiln__operand *operands[] = {&in->q, &in->k, &in->v};
-  for (int i = 0; i < 3; i++) {
+  const kiln__operand *operands[] = {&in->q, &in->k, &in->v, &in->dout};
+  const int count = in->backward ? 4 : 3;
+  for (int i = 0; i < count; i++) {
     int64_t extent = kiln__operand_extent(operands[i]);
     int64_t *length = &in->lengths[operands[i]->buffer];
     if (extent > *length) *length = extent;
   }
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < count; i++) {
     int b = operands[i]->buffer;
     if (in->buffers[b]) continue;
     in->buffers[b] = malloc((size_t)in->lengths[b] * sizeof(uint16_t) + 1);
@@ -151,7 +162,7 @@ typedef struct recipe {
   random_state random;
 } recipe;
 
-typedef enum tensor_name { Q, K, V } tensor_name;
+typedef enum tensor_name { Q, K, V, DOUT } tensor_name;
 
 /* The score is scale * 1024 * (column 0 of k): one product, known to the last bit, and small enough
  * in k for fp16. */
@@ -199,6 +210,7 @@ static double signed_value(tensor_name t, int32_t col, double size, recipe *r) {
 }
 
 static double value_at(tensor_name t, int32_t row, int32_t col, recipe *r) {
+  if (t == DOUT) return random_normal(&r->random);
   switch (r->problem->data) {
   case KILN__NORMAL: return normal_value(t, r);
   case KILN__OUTLIERS: return outlier_value(col, r);
@@ -239,6 +251,16 @@ static void fill_gaps(kiln__inputs *in, double filler) {
     for (int64_t i = 0; i < in->lengths[b]; i++) in->buffers[b][i] = code;
 }
 
+void kiln__inputs_add_gradients(bool deterministic, int32_t rows_k, kiln__inputs *in) {
+  const kiln__operand *q = &in->q, *k = &in->k, *v = &in->v;
+  in->backward = in->wants_lse = true;
+  in->deterministic = deterministic;
+  in->dout = kiln__operand_packed(3, q->batch, q->rows, q->heads, v->dim);
+  in->dq = kiln__operand_packed(0, q->batch, q->rows, q->heads, q->dim);
+  in->dk = kiln__operand_packed(0, k->batch, rows_k, k->heads, k->dim);
+  in->dv = kiln__operand_packed(0, v->batch, rows_k, v->heads, v->dim);
+}
+
 kiln_status kiln__inputs_create(const kiln__problem *p, const kiln_attn_spec *spec, uint64_t seed,
                                 kiln__inputs *in) {
   *in = (kiln__inputs){.dtype = spec->dtype,
@@ -251,6 +273,8 @@ kiln_status kiln__inputs_create(const kiln__problem *p, const kiln_attn_spec *sp
   in->k = kiln__operand_packed(1, p->batch, rows_k, p->num_heads_k, spec->head_dim);
   in->v = kiln__operand_packed(2, p->batch, rows_k, p->num_heads_k, spec->head_dim_v);
   in->o = kiln__operand_packed(0, p->batch, p->seqlen_q, p->num_heads, spec->head_dim_v);
+  if (spec->pass == KILN_PASS_BACKWARD)
+    kiln__inputs_add_gradients(spec->deterministic != 0, p->seqlen_k, in);
   place(p->layout, in);
   kiln_status status = allocate(in);
   if (status != KILN_OK) return status;
@@ -262,6 +286,7 @@ kiln_status kiln__inputs_create(const kiln__problem *p, const kiln_attn_spec *sp
   fill(Q, &in->q, in->buffers[in->q.buffer], &r);
   fill(K, &in->k, in->buffers[in->k.buffer], &r);
   fill(V, &in->v, in->buffers[in->v.buffer], &r);
+  if (in->backward) fill(DOUT, &in->dout, in->buffers[in->dout.buffer], &r);
   return KILN_OK;
 }
 
@@ -288,11 +313,14 @@ kiln_status kiln__inputs_pack(const kiln__inputs *from, kiln__inputs *to) {
   to->k = packed_like(&from->k, 1);
   to->v = packed_like(&from->v, 2);
   to->o = packed_like(&from->o, 0);
+  if (from->backward) kiln__inputs_add_gradients(from->deterministic, from->k.rows, to);
   kiln_status status = allocate(to);
   if (status != KILN_OK) return status;
   copy_packed(&from->q, from->buffers[from->q.buffer], &to->q, to->buffers[0]);
   copy_packed(&from->k, from->buffers[from->k.buffer], &to->k, to->buffers[1]);
   copy_packed(&from->v, from->buffers[from->v.buffer], &to->v, to->buffers[2]);
+  if (from->backward)
+    copy_packed(&from->dout, from->buffers[from->dout.buffer], &to->dout, to->buffers[3]);
   return KILN_OK;
 }
 
@@ -312,4 +340,8 @@ void kiln__inputs_args(const kiln__inputs *in, kiln_attn_args *args) {
   args->v_stride = in->v.stride;
   args->o_stride = in->o.stride;
   args->softmax_scale = in->softmax_scale;
+  args->do_stride = in->dout.stride;
+  args->dq_stride = in->dq.stride;
+  args->dk_stride = in->dk.stride;
+  args->dv_stride = in->dv.stride;
 }

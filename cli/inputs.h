@@ -1,9 +1,9 @@
-/* The tensors of one problem on the host: buffers of 16-bit codes and where q, k, v and o lie in
- * them.
+/* The tensors of one problem on the host: buffers of 16-bit codes and where q, k, v, dout and the
+ * results lie in them.
  *
- * Invariant: every element of q, k and v lies inside its buffer; what lies in the gaps is the
- * filler, which no kernel may let through. o has no buffer here: its operand says how it will lie
- * on the device.
+ * Invariant: every element of q, k, v and dout lies inside its buffer; what lies in the gaps is the
+ * filler, which no kernel may let through. Results have no buffers here: their operands say how
+ * they will lie on the device.
  *
  * Called by verify (made data), run (loaded data), trial.c (to the device) and compare.c
  * (reference). */
@@ -15,13 +15,13 @@
 #include <kiln/kiln.h>
 
 typedef struct kiln__operand {
-  int buffer;     /* of q, k, v */
+  int buffer;     /* of q, k, v, dout */
   int64_t offset; /* of its first element, elements */
   int32_t batch, rows, heads, dim;
   kiln_stride stride; /* elements */
 } kiln__operand;
 
-enum { KILN__BUFFERS = 3 };
+enum { KILN__BUFFERS = 4 };
 
 typedef struct kiln__inputs {
   kiln_dtype dtype; /* FP16 or BF16 */
@@ -29,6 +29,9 @@ typedef struct kiln__inputs {
   float softmax_scale; /* KILN_SCALE_DEFAULT, or as given */
   bool wants_lse;
   kiln__operand q, k, v, o;
+  bool backward; /* the gradients are the results; what follows is there for them alone */
+  bool deterministic;
+  kiln__operand dout, dq, dk, dv;
   uint16_t *buffers[KILN__BUFFERS]; /* NULL = not used */
   int64_t lengths[KILN__BUFFERS];   /* elements */
 } kiln__inputs;
@@ -36,6 +39,10 @@ typedef struct kiln__inputs {
 /* OUT_OF_MEMORY leaves nothing allocated. */
 kiln_status kiln__inputs_create(const kiln__problem *problem, const kiln_attn_spec *spec,
                                 uint64_t seed, kiln__inputs *inputs);
+
+/* Makes the problem a backward pass: wants lse, and gets packed gradients; dk and dv have rows_k
+ * rows. dout's buffer is the last one, and the caller's to fill. */
+void kiln__inputs_add_gradients(bool deterministic, int32_t rows_k, kiln__inputs *inputs);
 
 /* The same elements as packed tensors with no gaps. */
 kiln_status kiln__inputs_pack(const kiln__inputs *from, kiln__inputs *to);

@@ -135,11 +135,20 @@ static bool layout_fits(const kiln__problem *p, const kiln_attn_spec *spec) {
   return true;
 }
 
+/* What a backward pass cannot do: run without lse, know weights better than 2^-24 of an lse of 1e5,
+ * hold a dS = p (dP - delta) beyond the type, keep a NaN out of the keys of its tile. Products of 4
+ * million rows would keep the reference busy for minutes. */
+static bool pass_fits(const kiln__problem *p, const kiln_attn_spec *spec) {
+  if (spec->pass == KILN_PASS_FORWARD) return true;
+  return !(p->flags & KILN__NO_LSE) && p->seqlen_q < 1 << 20 &&
+         (p->data == KILN__NORMAL || p->data == KILN__OUTLIERS);
+}
+
 bool kiln__problem_fits(const kiln__problem *p, const kiln_attn_spec *spec, bool on_gpu) {
   return (p->head_dim == 0 || p->head_dim == spec->head_dim) &&
          (p->dtype == 0 || p->dtype == (int)spec->dtype + 1) &&
          (p->mask == 0 || p->mask == (int)spec->mask + 1) && layout_fits(p, spec) &&
-         (on_gpu || !(p->flags & KILN__GPU_ALONE));
+         pass_fits(p, spec) && (on_gpu || !(p->flags & KILN__GPU_ALONE));
 }
 
 static int32_t shorter(int32_t length, int32_t divisor) {

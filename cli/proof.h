@@ -1,9 +1,9 @@
 /* Whether a kernel is right, quickly: a handful of the problems that break kernels (problems.h),
  * asked before a kernel's time counts.
  *
- * Invariant: the reference is computed once and kept, so that a proof costs a few launches; the
- * rule of rightness is verify's: every element written, nothing else touched, every figure within
- * its tolerance.
+ * Invariant: the reference of a forward pass is computed once and kept, so that a proof costs a few
+ * launches; the rule of rightness is verify's: every element written, nothing else touched, every
+ * figure within its tolerance.
  *
  * Called by workbench.c. */
 #ifndef KILN_CLI_PROOF_H

@@ -9,7 +9,9 @@
 double kiln__rate_flops(const kiln_attn_spec *spec, const kiln_attn_args *shape) {
   double q = shape->seqlen_q, k = shape->seqlen_k, rows = q < k ? q : k;
   double pairs = spec->mask == KILN_MASK_CAUSAL ? rows * (2 * k - rows + 1) / 2 : q * k;
-  return 2.0 * shape->batch * shape->num_heads * pairs * (spec->head_dim + spec->head_dim_v);
+  double columns = spec->pass == KILN_PASS_BACKWARD ? 3.0 * spec->head_dim + 2.0 * spec->head_dim_v
+                                                    : spec->head_dim + spec->head_dim_v;
+  return 2.0 * shape->batch * shape->num_heads * pairs * columns;
 }
 
 static int compare(const void *a, const void *b) {

@@ -10,7 +10,8 @@
 #include <kiln/kiln.h>
 
 /* Floating-point operations of one launch, two a multiplication: 2 (head_dim + head_dim_v) for
- * every pair. `spec` is resolved. */
+ * every pair of a forward pass, and 2 (3 head_dim + 2 head_dim_v), its five products, of a backward
+ * pass. `spec` is resolved. */
 double kiln__rate_flops(const kiln_attn_spec *spec, const kiln_attn_args *shape);
 
 typedef struct kiln__spread {

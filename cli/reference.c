@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 16 };
-
 typedef struct share {
   const kiln__reference *problem;
   double *o, *lse, *scores; /* scores: seqlen_k, this share's own */
@@ -24,13 +22,13 @@ kiln_stride kiln__stride_dense(int64_t seqlen, int64_t num_heads, int64_t head_d
       .batch = seqlen * num_heads * head_dim, .row = num_heads * head_dim, .head = head_dim};
 }
 
-static int64_t keys_seen(const kiln__reference *p, int64_t row) {
+int64_t kiln__reference_seen(const kiln__reference *p, int64_t row) {
   int64_t seen = p->causal ? row + p->seqlen_k - p->seqlen_q + 1 : p->seqlen_k;
   return seen < 0 ? 0 : seen < p->seqlen_k ? seen : p->seqlen_k;
 }
 
 /* Four partial sums: one would make each addition wait for the last (four times slower). */
-static double dot(const double *a, const double *b, int64_t count) {
+double kiln__reference_dot(const double *a, const double *b, int64_t count) {
   double sum[4] = {0, 0, 0, 0};
   int64_t i = 0;
   for (; i + 4 <= count; i += 4)
@@ -48,10 +46,10 @@ static void attend(const share *s, int64_t batch, int64_t head, int64_t row) {
   const double *v = p->v + batch * p->v_stride.batch + head_k * p->v_stride.head;
   double *o = s->o + ((batch * p->seqlen_q + row) * p->num_heads + head) * p->head_dim_v;
   double maximum = -INFINITY, sum = 0;
-  int64_t seen = keys_seen(p, row);
+  int64_t seen = kiln__reference_seen(p, row);
 
   for (int64_t j = 0; j < seen; j++) {
-    s->scores[j] = p->softmax_scale * dot(q, k + j * p->k_stride.row, p->head_dim);
+    s->scores[j] = p->softmax_scale * kiln__reference_dot(q, k + j * p->k_stride.row, p->head_dim);
     if (s->scores[j] > maximum) maximum = s->scores[j];
   }
   for (int64_t d = 0; d < p->head_dim_v; d++) o[d] = 0;
@@ -74,14 +72,15 @@ static void *attend_share(void *argument) {
   return NULL;
 }
 
-static int64_t choose_threads(const kiln__reference *p) {
-  int64_t rows = p->batch * p->num_heads * p->seqlen_q;
+int64_t kiln__reference_threads(int64_t parts) {
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  int64_t threads = cores < 1 ? 1 : cores < THREADS_MAX ? cores : THREADS_MAX;
-  return rows < 1 ? 1 : rows < threads ? rows : threads;
+  int64_t threads = cores < 1                         ? 1
+                    : cores < KILN__REFERENCE_THREADS ? cores
+                                                      : KILN__REFERENCE_THREADS;
+  return parts < 1 ? 1 : parts < threads ? parts : threads;
 }
 
-static bool is_legal(const kiln__reference *p) {
+bool kiln__reference_is_legal(const kiln__reference *p) {
   return p->batch >= 0 && p->seqlen_q >= 0 && p->seqlen_k >= 0 && p->num_heads >= 0 &&
          p->num_heads_k > 0 && p->num_heads % p->num_heads_k == 0 && p->head_dim >= 0 &&
          p->head_dim_v >= 0;
@@ -89,11 +88,11 @@ static bool is_legal(const kiln__reference *p) {
 
 /* A thread that cannot be started has its share done here instead. */
 kiln_status kiln__reference_forward(const kiln__reference *problem, double *o, double *lse) {
-  pthread_t threads[THREADS_MAX];
-  bool started[THREADS_MAX] = {false};
-  share shares[THREADS_MAX];
-  if (!is_legal(problem)) return KILN_INVALID_ARGUMENT;
-  int64_t count = choose_threads(problem);
+  pthread_t threads[KILN__REFERENCE_THREADS];
+  bool started[KILN__REFERENCE_THREADS] = {false};
+  share shares[KILN__REFERENCE_THREADS];
+  if (!kiln__reference_is_legal(problem)) return KILN_INVALID_ARGUMENT;
+  int64_t count = kiln__reference_threads(problem->batch * problem->num_heads * problem->seqlen_q);
   double *scores = calloc((size_t)(count * (problem->seqlen_k + 1)), sizeof *scores);
   if (!scores) return KILN_OUT_OF_MEMORY;
   for (int64_t t = 0; t < count; t++) {
@@ -150,6 +149,11 @@ double kiln__error_lse(const float *result, const double *reference, int64_t cou
 
 double kiln__tolerance_o(kiln__tensor_dtype dtype, int64_t seqlen_k) {
   if (dtype == KILN__TENSOR_BF16) return seqlen_k >= 64 ? 2.8e-3 : 4e-3;
+  return dtype == KILN__TENSOR_FP16 ? 6e-4 : NAN;
+}
+
+double kiln__tolerance_gradient(kiln__tensor_dtype dtype) {
+  if (dtype == KILN__TENSOR_BF16) return 4e-3;
   return dtype == KILN__TENSOR_FP16 ? 6e-4 : NAN;
 }
 

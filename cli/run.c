@@ -1,4 +1,5 @@
-/* kiln run: attention of tensors from files, on a GPU or on the emulator, and its error.
+/* kiln run: attention of tensors from files, or its gradients, on a GPU or on the emulator, and the
+ * error.
  *
  * Sizes come from the tensors; everything else is a flag or a default. What is written to --o and
  * --lse is what the kernel wrote, widened to f32: nothing is corrected on the way. */
@@ -22,6 +23,11 @@ static const kiln__flag flags[] = {
     {"--v", "FILE", "values (batch, seqlen_k, num_heads_k, head_dim_v)"},
     {"--o", "FILE", "write the result here, f32 .npy (batch, seqlen_q, num_heads, head_dim_v)"},
     {"--lse", "FILE", "write the log-sum-exp here, f32 .npy (batch, num_heads, seqlen_q)"},
+    {"--do", "FILE",
+     "gradient of o (batch, seqlen_q, num_heads, head_dim_v): asks for those below"},
+    {"--dq", "FILE", "write the gradient of q here, f32 .npy in the shape of q"},
+    {"--dk", "FILE", "write the gradient of k here"},
+    {"--dv", "FILE", "write the gradient of v here"},
     {"--softmax-scale", "X", "multiplies q.k; default 1 / sqrt(head_dim)"},
     {"--seqlen-k", "N", "use only the first N keys of each sequence"},
     {"--check", NULL, "compare with the fp64 reference; CHECK_FAILED outside the tolerance"},
@@ -29,15 +35,16 @@ static const kiln__flag flags[] = {
     {0},
 };
 
-enum { Q, K, V };
+enum { Q, K, V, DOUT, TENSORS };
 
-static const char *const tensor_flags[] = {"--q", "--k", "--v"};
+static const char *const tensor_flags[] = {"--q", "--k", "--v", "--do"};
 
 typedef struct session {
   const kiln__args *args;
   kiln_context *ctx;
   int device;
-  kiln__tensor tensors[3];
+  kiln__tensor tensors[TENSORS];
+  int num_tensors; /* without --do, the first three */
   kiln__variant variant;
   kiln__inputs inputs;
   kiln_plan *plan;
@@ -46,11 +53,28 @@ typedef struct session {
   kiln__figures figures;
 } session;
 
+/* --do makes it a backward pass, and the flags that go with one need it. */
+static kiln_status check_flags(session *s) {
+  static const char *const needing[] = {"--dq", "--dk", "--dv", "--deterministic"};
+  const char *deterministic = kiln__args_get(s->args, "--deterministic");
+  const char *pass = kiln__args_get(s->args, "--pass");
+  const bool backward = kiln__args_has(s->args, "--do");
+  s->num_tensors = backward ? TENSORS : DOUT;
+  if (pass && strcmp(pass, backward ? "forward" : "backward") == 0)
+    return kiln__fail(KILN_INVALID_ARGUMENT, "--pass %s does not go %s --do", pass,
+                      backward ? "with" : "without");
+  const int count = deterministic && strcmp(deterministic, "0") != 0 ? 4 : 3;
+  for (int i = 0; i < count && !backward; i++)
+    if (kiln__args_has(s->args, needing[i]))
+      return kiln__fail(KILN_INVALID_ARGUMENT, "%s needs --do, the gradient of o", needing[i]);
+  return KILN_OK;
+}
+
 /* ---- tensors ---- */
 
 static kiln_status load(session *s) {
   kiln__tensor_error error;
-  for (int t = Q; t <= V; t++) {
+  for (int t = Q; t < s->num_tensors; t++) {
     const char *path = kiln__args_get(s->args, tensor_flags[t]);
     if (!path)
       return kiln__fail(KILN_INVALID_ARGUMENT,
@@ -63,7 +87,7 @@ static kiln_status load(session *s) {
 }
 
 static kiln_status check_ranks(const session *s) {
-  for (int t = Q; t <= V; t++) {
+  for (int t = Q; t < s->num_tensors; t++) {
     const kiln__tensor *x = &s->tensors[t];
     if (x->rank != 4)
       return kiln__fail(KILN_INVALID_ARGUMENT,
@@ -88,14 +112,13 @@ static kiln_status check_shapes(const session *s) {
   static const struct {
     int a, b, dim;
     const char *name;
-  } equal[] = {{Q, K, 0, "batch"},
-               {K, V, 0, "batch"},
-               {K, V, 1, "seqlen_k"},
-               {K, V, 2, "num_heads_k"},
-               {Q, K, 3, "head_dim"}};
+  } equal[] = {{Q, K, 0, "batch"},       {K, V, 0, "batch"},        {K, V, 1, "seqlen_k"},
+               {K, V, 2, "num_heads_k"}, {Q, K, 3, "head_dim"},     {Q, DOUT, 0, "batch"},
+               {Q, DOUT, 1, "seqlen_q"}, {Q, DOUT, 2, "num_heads"}, {V, DOUT, 3, "head_dim_v"}};
   kiln_status status = check_ranks(s);
   for (size_t i = 0; status == KILN_OK && i < sizeof equal / sizeof equal[0]; i++)
-    status = check_equal(s, equal[i].a, equal[i].b, equal[i].dim, equal[i].name);
+    if (equal[i].b < s->num_tensors)
+      status = check_equal(s, equal[i].a, equal[i].b, equal[i].dim, equal[i].name);
   return status;
 }
 
@@ -107,7 +130,7 @@ static bool is_narrow(kiln__tensor_dtype dtype) {
 static kiln_status choose_dtype(session *s) {
   kiln__tensor_dtype dtype = s->tensors[Q].dtype;
   if (kiln__args_has(s->args, "--dtype")) return KILN_OK;
-  for (int t = K; t <= V; t++)
+  for (int t = K; t < s->num_tensors; t++)
     if (s->tensors[t].dtype != dtype)
       return kiln__fail(KILN_INVALID_ARGUMENT,
                         "--q is %s and %s is %s; say with --dtype which to use",
@@ -144,6 +167,7 @@ static kiln_status read_fields(session *s) {
 
 static kiln_status make_spec(session *s) {
   s->variant = (kiln__variant){KILN_ATTN_SPEC_INIT, KILN_TILE_INIT};
+  if (s->num_tensors == TENSORS) s->variant.spec.pass = KILN_PASS_BACKWARD;
   kiln_status status = choose_dtype(s);
   if (status == KILN_OK) status = read_fields(s);
   if (status == KILN_OK) status = set_size(s, "head_dim", s->tensors[Q].shape[3]);
@@ -157,7 +181,7 @@ static kiln_status make_spec(session *s) {
 
 /* Rounds the tensors to the spec's dtype and takes them over. */
 static kiln_status convert(session *s) {
-  for (int t = Q; t <= V; t++) {
+  for (int t = Q; t < s->num_tensors; t++) {
     kiln__tensor narrow = {0};
     kiln_status status =
         kiln__tensor_convert(&s->tensors[t], (kiln__tensor_dtype)s->variant.spec.dtype, &narrow);
@@ -200,6 +224,8 @@ static kiln_status make_inputs(session *s) {
   in->v = operand_of(V, &s->tensors[V]);
   in->o = kiln__operand_packed(0, in->q.batch, in->q.rows, in->q.heads, in->v.dim);
   in->k.rows = in->v.rows = (int32_t)rows;
+  if (s->num_tensors == TENSORS)
+    kiln__inputs_add_gradients(s->variant.spec.deterministic != 0, (int32_t)rows, in);
   return convert(s);
 }
 
@@ -224,21 +250,25 @@ static kiln_status execute(session *s) {
   return KILN_OK;
 }
 
-static kiln_status save_o(const session *s, const char *path) {
-  const kiln__operand *o = &s->inputs.o;
-  int64_t shape[] = {o->batch, o->rows, o->heads, o->dim};
+static kiln_status save_codes(const session *s, const char *flag, const kiln__operand *x,
+                              const uint16_t *codes) {
+  const char *path = kiln__args_get(s->args, flag);
+  int64_t shape[] = {x->batch, x->rows, x->heads, x->dim};
+  if (!path) return KILN_OK;
   int64_t count = shape[0] * shape[1] * shape[2] * shape[3];
   kiln__tensor_error error;
   float *wide = malloc((size_t)count * sizeof *wide + 1);
   if (!wide) return kiln__fail(KILN_OUT_OF_MEMORY, "no memory is left for %s", path);
-  for (int64_t i = 0; i < count; i++) wide[i] = kiln__decode(s->inputs.dtype, s->trial.output.o[i]);
+  for (int64_t i = 0; i < count; i++) wide[i] = kiln__decode(s->inputs.dtype, codes[i]);
   kiln_status status = kiln__tensor_save(path, wide, 4, shape, &error);
   free(wide);
   return status == KILN_OK ? KILN_OK : kiln__fail(status, "%s", error.text);
 }
 
-static kiln_status save_lse(const session *s, const char *path) {
+static kiln_status save_lse(const session *s) {
+  const char *path = kiln__args_get(s->args, "--lse");
   const kiln__operand *q = &s->inputs.q;
+  if (!path) return KILN_OK;
   int64_t shape[] = {q->batch, q->heads, q->rows};
   kiln__tensor_error error;
   kiln_status status = kiln__tensor_save(path, s->trial.output.lse, 3, shape, &error);
@@ -246,10 +276,13 @@ static kiln_status save_lse(const session *s, const char *path) {
 }
 
 static kiln_status save(const session *s) {
-  const char *o = kiln__args_get(s->args, "--o"), *lse = kiln__args_get(s->args, "--lse");
-  kiln_status status = o ? save_o(s, o) : KILN_OK;
-  if (status == KILN_OK && lse) status = save_lse(s, lse);
-  return status;
+  const kiln__inputs *in = &s->inputs;
+  const kiln__output *out = &s->trial.output;
+  kiln_status status = save_codes(s, "--o", &in->o, out->o);
+  if (status == KILN_OK) status = save_lse(s);
+  if (status == KILN_OK) status = save_codes(s, "--dq", &in->dq, out->dq);
+  if (status == KILN_OK) status = save_codes(s, "--dk", &in->dk, out->dk);
+  return status == KILN_OK ? save_codes(s, "--dv", &in->dv, out->dv) : status;
 }
 
 /* ---- facts ---- */
@@ -284,7 +317,10 @@ static kiln_status print_json(const session *s) {
   if (kiln__args_has(s->args, "--check")) {
     json_object_set_new(object, "max_abs_error", kiln__json_number(f->max_abs_error));
     json_object_set_new(object, "rel_rms_error", kiln__json_number(f->rel_rms_error));
-    json_object_set_new(object, "lse_max_abs_error", kiln__json_number(f->lse_max_abs_error));
+    if (s->inputs.backward)
+      kiln__figures_json(object, f);
+    else
+      json_object_set_new(object, "lse_max_abs_error", kiln__json_number(f->lse_max_abs_error));
     json_object_set_new(object, "tolerance", kiln__json_number(f->tolerance));
     json_object_set_new(object, "ok", json_boolean(passes(s)));
   }
@@ -295,17 +331,26 @@ static kiln_status print_json(const session *s) {
   return kiln__print_json(object);
 }
 
-static kiln_status print_text(const session *s) {
+static void print_figures(const session *s) {
   const kiln__figures *f = &s->figures;
+  if (!s->inputs.backward) {
+    printf("max_abs_error %.4g, rel_rms_error %.4g (tolerance %.2g), lse_max_abs_error %.4g "
+           "(tolerance 1e-3 + 1e-5 |lse|)\n",
+           f->max_abs_error, f->rel_rms_error, f->tolerance, f->lse_max_abs_error);
+    return;
+  }
+  for (int g = 0; g < 3; g++)
+    printf("%s: max_abs_error %.4g, rel_rms_error %.4g (tolerance %.2g)\n", kiln__gradient_names[g],
+           f->gradients[g].max_abs_error, f->gradients[g].rel_rms_error, f->tolerance);
+}
+
+static kiln_status print_text(const session *s) {
   const kiln__inputs *in = &s->inputs;
   printf("%s  kernel %.12s  batch %d, seqlen_q %d, seqlen_k %d, num_heads %d, num_heads_k %d\n",
          kiln__variant_describe(&s->info.spec).text, s->info.kernel_id, (int)in->q.batch,
          (int)in->q.rows, (int)in->k.rows, (int)in->q.heads, (int)in->k.heads);
   if (s->trial.time_us > 0) printf("time_us %.4g, tflops %.4g\n", s->trial.time_us, tflops(s));
-  if (!kiln__args_has(s->args, "--check")) return KILN_OK;
-  printf("max_abs_error %.4g, rel_rms_error %.4g (tolerance %.2g), lse_max_abs_error %.4g "
-         "(tolerance 1e-3 + 1e-5 |lse|)\n",
-         f->max_abs_error, f->rel_rms_error, f->tolerance, f->lse_max_abs_error);
+  if (kiln__args_has(s->args, "--check")) print_figures(s);
   return KILN_OK;
 }
 
@@ -321,20 +366,23 @@ static kiln_status report(session *s) {
   if (!s->trial.sound) return kiln__fail(KILN_CHECK_FAILED, "%s", s->trial.sentence);
   if (!check || passes(s)) return KILN_OK;
   return kiln__fail(KILN_CHECK_FAILED, "%s is outside its tolerance; look at the figures above",
-                    s->figures.o_passes ? "lse" : "o");
+                    s->inputs.backward    ? "a gradient"
+                    : s->figures.o_passes ? "lse"
+                                          : "o");
 }
 
 static void destroy(session *s) {
   kiln__trial_destroy(&s->trial);
   kiln_plan_destroy(s->plan);
   kiln__inputs_destroy(&s->inputs);
-  for (int t = Q; t <= V; t++) kiln__tensor_destroy(&s->tensors[t]);
+  for (int t = Q; t < TENSORS; t++) kiln__tensor_destroy(&s->tensors[t]);
   kiln_context_destroy(s->ctx);
 }
 
 static kiln_status run(const kiln__args *args) {
   session s = {.args = args};
-  kiln_status status = load(&s);
+  kiln_status status = check_flags(&s);
+  if (status == KILN_OK) status = load(&s);
   if (status == KILN_OK) status = check_shapes(&s);
   if (status == KILN_OK) status = kiln__device_open(args, KILN__DEVICE_TO_RUN, &s.device, &s.ctx);
   if (status == KILN_OK) status = make_spec(&s);
@@ -351,8 +399,8 @@ static kiln_status run(const kiln__args *args) {
 
 const kiln__verb kiln__verb_run = {
     .name = "run",
-    .usage = "--q Q --k K --v V [--o O] [--lse L] [--check]",
-    .sentence = "Runs attention on tensors from files.",
+    .usage = "--q Q --k K --v V [--o O] [--lse L] [--do DO --dq DQ --dk DK --dv DV] [--check]",
+    .sentence = "Runs attention on tensors from files, or its gradients with --do.",
     .flags = flags,
     .groups = KILN__TAKES_CHOICE | KILN__TAKES_DEVICE | KILN__TAKES_EMULATOR,
     .run = run,

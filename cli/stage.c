@@ -5,17 +5,18 @@
 #include "out.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 /* Random codes are made once and repeated: making them for gigabytes would take minutes. A prime
  * number of them, so that no two rows begin at the same place for long. */
 enum { POOL = 1048573, SEED = 1, ALIGN = 256, L2_TIMES = 3, MOST_SETS = 4096 };
 
-enum { Q, K, V, O, LSE, TENSORS };
+enum { Q, K, V, O, LSE, FORWARD, DOUT = FORWARD, DQ, DK, DV, TENSORS };
 
 /* Bytes of each tensor of a set, rounded up; in doubles, because sizes may be anything. */
 typedef struct layout {
-  double bytes[TENSORS];
+  double bytes[TENSORS]; /* gradients: 0 in a forward pass */
   double set;
 } layout;
 
@@ -24,13 +25,20 @@ static double round_up(double bytes) { return ALIGN * ceil(bytes / ALIGN); }
 static layout lay_out(const kiln_attn_spec *spec, const kiln_attn_args *shape) {
   double rows_q = (double)shape->batch * shape->seqlen_q * shape->num_heads;
   double rows_k = (double)shape->batch * shape->seqlen_k * shape->num_heads_k;
-  layout l = {{rows_q * spec->head_dim * sizeof(uint16_t),
-               rows_k * spec->head_dim * sizeof(uint16_t),
-               rows_k * spec->head_dim_v * sizeof(uint16_t),
-               rows_q * spec->head_dim_v * sizeof(uint16_t), rows_q * sizeof(float)},
-              0};
+  double row = spec->head_dim * (double)sizeof(uint16_t);
+  double row_v = spec->head_dim_v * (double)sizeof(uint16_t);
+  layout l = {.bytes = {[Q] = rows_q * row,
+                        [K] = rows_k * row,
+                        [V] = rows_k * row_v,
+                        [O] = rows_q * row_v,
+                        [LSE] = rows_q * (double)sizeof(float),
+                        [DOUT] = rows_q * row_v,
+                        [DQ] = rows_q * row,
+                        [DK] = rows_k * row,
+                        [DV] = rows_k * row_v}};
   for (int t = 0; t < TENSORS; t++) {
-    l.bytes[t] = round_up(l.bytes[t]);
+    bool used = t < FORWARD || spec->pass == KILN_PASS_BACKWARD;
+    l.bytes[t] = used ? round_up(l.bytes[t]) : 0;
     l.set += l.bytes[t];
   }
   return l;
@@ -112,10 +120,28 @@ static void place(kiln__stage *stage, const layout *l, const kiln_attn_spec *spe
     args->v = tensors[V];
     args->o = tensors[O];
     args->lse = (float *)(void *)tensors[LSE];
+    args->dout = tensors[DOUT];
+    args->dq = tensors[DQ];
+    args->dk = tensors[DK];
+    args->dv = tensors[DV];
     args->workspace = stage->workspace;
     args->workspace_bytes = workspace_bytes;
     stage->sets[i] = args;
   }
+}
+
+/* A backward pass reads what the forward pass gave: lse of other numbers would make other weights.
+ */
+static kiln_status run_forward(const kiln__stage *stage, const kiln_attn_spec *spec) {
+  kiln_attn_spec forward = *spec;
+  kiln_status status = KILN_OK;
+  forward.pass = KILN_PASS_FORWARD;
+  forward.deterministic = 0;
+  forward.algorithm = KILN_ALGORITHM_FLASH;
+  for (int i = 0; i < stage->num_sets && status == KILN_OK; i++)
+    status = kiln_attn_forward(stage->ctx, &forward, stage->sets[i], NULL);
+  if (status == KILN_OK) status = kiln_context_synchronize(stage->ctx);
+  return status == KILN_OK ? KILN_OK : kiln__fail_context(stage->ctx, status);
 }
 
 kiln_status kiln__stage_create(kiln_context *ctx, const kiln_attn_spec *spec,
@@ -128,6 +154,7 @@ kiln_status kiln__stage_create(kiln_context *ctx, const kiln_attn_spec *spec,
   if (status == KILN_OK) status = allocate(stage, &l, workspace_bytes, least_sets);
   if (status == KILN_OK) status = fill(stage, spec, (size_t)l.set * (size_t)stage->num_sets);
   if (status == KILN_OK) place(stage, &l, spec, shape, workspace_bytes);
+  if (status == KILN_OK && spec->pass == KILN_PASS_BACKWARD) status = run_forward(stage, spec);
   return status;
 }
 

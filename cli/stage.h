@@ -3,8 +3,9 @@
  * Invariant: q, k and v of every set are random normal numbers, never zeros, which a GPU multiplies
  * with less power and higher clocks; and the sets together are three times as large as L2, so that
  * no launch finds its tensors there. (Tensors of less than L2 / 1365 bytes a set fall short of
- * that: there are at most 4096 sets.) Every set has an lse; all share one workspace. Only a caller
- * that asks for it gets fewer sets where memory is short.
+ * that: there are at most 4096 sets.) Every set has an lse, and for a backward pass all gradients
+ * and the o and lse of a forward pass; all share one workspace. Only a caller that asks for it gets
+ * fewer sets where memory is short.
  *
  * Called by race.c and workbench.c. */
 #ifndef KILN_CLI_STAGE_H

@@ -1,8 +1,9 @@
 /* One problem on a device: tensors up, the plan run, results down.
  *
- * Invariant: o and lse lie between guard zones and are filled with NaN before every launch, so that
+ * Invariant: results lie between guard zones and are filled with NaN before every launch, so that
  * an element that was not written and one that was written outside are both seen. Device memory is
- * given back whatever happens.
+ * given back whatever happens. Before a backward pass the forward pass of the same problem runs on
+ * the same device, and its o and lse are inputs that must stay as they are.
  *
  * Called by run and verify. */
 #ifndef KILN_CLI_TRIAL_H
@@ -19,7 +20,8 @@ typedef struct kiln__trial {
 } kiln__trial;
 
 enum {
-  KILN__TRIAL_TWICE = 1, /* launch again and compare the bits; look at the inputs afterwards */
+  KILN__TRIAL_TWICE = 1, /* launch again and compare the bits; look at the inputs afterwards. The
+                            second dq is kept, to be compared with the reference too */
   KILN__TRIAL_TIME = 2   /* measure time_us */
 };
 
@@ -28,7 +30,12 @@ kiln_status kiln__trial_run(kiln_context *ctx, kiln_plan *plan, const kiln__inpu
                             unsigned flags, kiln__trial *trial);
 void kiln__trial_destroy(kiln__trial *trial);
 
-/* Whether two results of problems of one size are the same, bit for bit. */
+/* Whether two results of problems of one size are the same, bit for bit; but dq, whose sums have no
+ * order unless the pass is deterministic, is only compared where it is. */
 bool kiln__output_equal(const kiln__inputs *inputs, const kiln__output *a, const kiln__output *b);
+/* The same of o and lse, whatever the pass. */
+bool kiln__output_same_forward(const kiln__inputs *inputs, const kiln__output *a,
+                               const kiln__output *b);
+void kiln__output_destroy(kiln__output *output); /* leaves it empty; accepts an empty one */
 
 #endif

@@ -381,7 +381,7 @@ typedef struct kiln_kernel kiln_kernel; /* loaded; launches are thread-safe */
 
 /* flags: 0 or one of the above. A launcher is no source that can be compiled here; its id is that
  * of the kernel's text. Errors: INVALID_ARGUMENT, UNSUPPORTED (no kernel for this spec; a launcher
- * for the emulator), TEMPLATE_FAILED. */
+ * for the emulator, or of a backward pass), TEMPLATE_FAILED. */
 KILN_API kiln_status kiln_source_generate(kiln_context *ctx, const kiln_attn_spec *spec,
                                           const kiln_tile *tile, unsigned flags,
                                           kiln_source **source);

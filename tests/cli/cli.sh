@@ -29,7 +29,10 @@ refuses 2 "--shapes: no file of shapes is read yet; --seqlen-q, --batch and --nu
   bench --shapes f
 refuses 2 "--against: the comparison is not built yet; --algorithm flash,standard times both" \
   bench --against standard
-refuses 2 "--do: the backward pass is not built yet" run --do f
+refuses 1 "--dk needs --do, the gradient of o" run --dk f
+refuses 1 "--deterministic needs --do, the gradient of o" run --deterministic
+refuses 1 "--pass backward does not go without --do" run --pass backward
+refuses 1 "--pass forward does not go with --do" run --do f --pass forward
 refuses 2 "the standard family has no backward pass" generate --pass backward --algorithm standard
 refuses 1 "--deterministic takes no value; write it alone" generate --deterministic=1
 refuses 2 "dtype e4m3 is not built yet; legal are fp16 and bf16" generate --dtype e4m3

@@ -13,6 +13,7 @@
   X(npy)                    \
   X(safetensors)            \
   X(reference)              \
+  X(gradients)              \
   X(textbook)               \
   X(generator)              \
   X(manifest)               \

@@ -380,7 +380,7 @@ START_TEST(causal_spans_see_their_keys) {
   ck_assert_int_eq(kiln__inputs_create(&p, &spec, 3, &in), KILN_OK);
   uint16_t *o = calloc(ROWS * DIM, sizeof *o);
   float *lse = calloc(ROWS, sizeof *lse);
-  kiln__output out = {o, lse};
+  kiln__output out = {.o = o, .lse = lse};
   for (int64_t row = 0; row < ROWS;
        row++) { /* a scale of 0: lse is the log of the number of keys */
     int64_t keys = row + ROWS / 2 - ROWS + 1;
