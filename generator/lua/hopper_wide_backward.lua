@@ -14,43 +14,29 @@ local PANEL = 64 -- columns of a panel of shared memory
 local THREADS = 384
 local TILE = BLOCK * PANEL * 2 -- bytes of P, of dS, of a panel
 
--- The columns of dK, dV or dQ that the two consumers form: { first, end }. They begin where a panel
--- does, unless that would leave one of them much less than the other.
-local function halves(dim)
-  local all = layout.round_up(dim, 16)
-  local cut = all // 2
-  if dim > 64 and dim <= 128 then cut = 64 elseif dim > 192 then cut = 128 end
-  return { { 0, cut }, { cut, all } }
-end
-
--- Columns of one consumer as products of their own: one that begins inside a panel ends there, and
--- so does every one if they are to be narrow.
-local function pieces(range, narrow)
-  local out, from = {}, range[1]
-  while from < range[2] do
-    local last = range[2]
-    if narrow or from % PANEL ~= 0 then last = math.min(last, (from // PANEL + 1) * PANEL) end
-    -- step: of the descriptor of a tile that is read by columns
-    local step = from // PANEL * (TILE // 16) + from % PANEL // 8
-    out[#out + 1] = { from = from, n = last - from, step = step }
-    from = last
+-- The columns of dQ that the two consumers form, as products of at most 64 columns, which end where
+-- a panel does: { from, n, step }; step: of the descriptor of a tile that is read by columns.
+local function products(first, past)
+  local out = {}
+  while first < past do
+    local last = math.min(past, (first // PANEL + 1) * PANEL)
+    local step = first // PANEL * (TILE // 16) + first % PANEL // 8
+    out[#out + 1] = { from = first, n = last - first, step = step }
+    first = last
   end
   return out
 end
 
-local function pieces_of(dim, narrow)
-  local out = {}
-  for group, range in ipairs(halves(dim)) do out[group] = pieces(range, narrow) end
-  return out
+-- The second consumer begins where a panel does, unless that would leave one with much less.
+local function own_dq(dim)
+  local all = layout.round_up(dim, 16)
+  local cut = all // 2
+  if dim > 64 and dim <= 128 then cut = 64 elseif dim > 192 then cut = 128 end
+  return { products(0, cut), products(cut, all) }
 end
 
--- Two thread blocks that exchange dS form a quarter of the columns of dQ in each of their consumers.
-local function shared_dq()
-  local out = {}
-  for group = 1, 2 do out[group] = { { from = PANEL * (group - 1), n = PANEL,
-                                       step = (group - 1) * (TILE // 16) } } end
-  return out
-end
+-- Two thread blocks that exchange dS form a quarter of the columns in each of their consumers.
+local function shared_dq() return { products(0, PANEL), products(PANEL, 2 * PANEL) } end
 
 local function derive(spec, tile)
   local x = {
@@ -120,28 +106,14 @@ function wide.check(spec, tile, arch)
   return layout.fits(derive(spec, tile).map, arch)
 end
 
--- The arrays of a matrix that a consumer forms, as C names in this form with commas between.
-local function names_of(pieces)
-  return function(matrix, group, form)
-    local out = {}
-    for i = 1, #pieces[matrix][group] do out[i] = form:format(matrix .. i) end
-    return table.concat(out, ", ")
-  end
-end
-
 function wide.values(spec, tile)
   local x, dtype = derive(spec, tile), dtypes[spec.dtype]
-  local pieces = {
-    dk = pieces_of(spec.head_dim), dv = pieces_of(spec.head_dim_v),
-    dq = x.pair and shared_dq() or pieces_of(spec.head_dim, true),
-  }
   return {
     block = BLOCK, block_n = tile.block_n, tile = TILE, pair = x.pair, ds_bytes = x.ds_bytes,
-    leave_q = x.pair and "arrive_both" or "arrive",
-    leave_ds = x.pair and "arrive_both" or "arrive", num_stages = tile.num_stages, at = x.map.at,
+    leave = x.pair and "arrive_both" or "arrive", num_stages = tile.num_stages, at = x.map.at,
     d16 = layout.round_up(spec.head_dim, 16), dv16 = layout.round_up(spec.head_dim_v, 16),
     dim = spec.head_dim, dv = spec.head_dim_v, q_panels = x.q, v_panels = x.v, sums = x.sums,
-    pieces = pieces, names = names_of(pieces),
+    dq = x.pair and shared_dq() or own_dq(spec.head_dim),
     causal = spec.mask == "causal", deterministic = x.deterministic,
     dtype = spec.dtype, wide_exponent = dtype.wide_exponent, pack = dtype.pack,
     unpack = "unpack_" .. spec.dtype, aside = 256,

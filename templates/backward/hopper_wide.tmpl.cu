@@ -1,15 +1,15 @@
 //@ include("common/backward_args.tmpl.cu")
 
-/* FlashAttention backward for TMA and wgmma, for wide heads. A thread block owns ${block} keys of one
- * key head and walks over the blocks of ${block} queries that see them, for every query head of the
- * group. Warpgroup 0 is the producer. Of a step, consumer 1 forms S = Q K^T and P, consumer 2
- * dP = dO V^T and dS; both lie in shared memory, from where each consumer forms its columns of
- * dV += P^T dO, dK += dS^T Q and dQ = dS K. dK and dQ come one step late: they run while S becomes P.
+/* FlashAttention backward for TMA and wgmma, for wide heads. A thread block owns ${block} keys of
+ * one key head and walks over the blocks of ${block} queries that see them, for every query head of
+ * the group. Warpgroup 0 is the producer. Of a step, consumer 1 forms S = Q K^T, P and
+ * dV += P^T dO, consumer 2 dP = dO V^T, dS and dK += dS^T Q; P and dS lie in shared memory. Each
+ * forms its columns of dQ = dS K one step late, while S becomes P.
 //@ if pair then
  *
  * Two thread blocks are a cluster: they walk together, each loads half of the queries for both, and
- * they exchange dS, so that each forms half of the columns of dQ for the keys of both. What they add
- * to dQ in global memory, which is the bottleneck otherwise, is half as much.
+ * they exchange dS, so that each forms half of the columns of dQ for the keys of both. What they
+ * add to dQ in global memory, which is the bottleneck otherwise, is half as much.
 //@ end
  */
 //@ include("backward/hopper_wide_before.tmpl.cu")

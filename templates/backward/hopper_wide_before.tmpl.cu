@@ -15,9 +15,9 @@ DEV float row_dot(const char *x, const char *y) {
 
 //@ local lanes = 1 -- that share a row
 //@ while lanes < dv // 8 do lanes = 2 * lanes end
-/* Of a row -lse log2(e), so that P = 2^(s + that), and delta = rowsum(dO o). A row that sees no key,
- * or lies past the end, gets P = 0. Query blocks of ${block} rows: m block fastest, then head, then
- * batch; ${lanes} lanes a row. */
+/* Of a row -lse log2(e), so that P = 2^(s + that), and delta = rowsum(dO o). A row that sees no
+ * key, or lies past the end, gets P = 0. Query blocks of ${block} rows: m block fastest, then head,
+ * then batch; ${lanes} lanes a row. */
 KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
   const i64 block = block_index();
   if (block >= a.tiles) return;

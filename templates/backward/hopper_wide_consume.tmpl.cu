@@ -28,7 +28,8 @@ DEV void issue_scores(const Consumer *me, float *s, int slot) {
   const u32 q = me->matrix + slot * ${q_panels.total // 16};
   wgmma_fence();
 //@ for k = 0, d16 // 16 - 1 do
-  wgmma_${k == 0 and "set" or "add"}_ss_n64_${dtype}(s, q, ${at.q // 16 + by_row(k)}, me->matrix, ${at.k // 16 + by_row(k)});
+  wgmma_${k == 0 and "set" or "add"}_ss_n64_${dtype}(s, q, ${at.q // 16 + by_row(k)},
+           me->matrix, ${at.k // 16 + by_row(k)});
 //@ end
   wgmma_commit();
 }
@@ -37,35 +38,33 @@ DEV void issue_gradients(const Consumer *me, float *t, int place) {
   const u32 dout = me->matrix + place * ${v_panels.total // 16};
   wgmma_fence();
 //@ for k = 0, dv16 // 16 - 1 do
-  wgmma_${k == 0 and "set" or "add"}_ss_n64_${dtype}(t, dout, ${at["do"] // 16 + by_row(k)}, me->matrix, ${at.v // 16 + by_row(k)});
+  wgmma_${k == 0 and "set" or "add"}_ss_n64_${dtype}(t, dout, ${at["do"] // 16 + by_row(k)},
+           me->matrix, ${at.v // 16 + by_row(k)});
 //@ end
   wgmma_commit();
 }
-//@ for group = 1, 2 do
-/* Of consumer ${group}: dV (keys x columns) += P^T dO */
-DEV void issue_dv_${group}(const Consumer *me, ${names("dv", group, "float *%s")}, int place) {
+/* dV (keys x columns) += P^T dO */
+DEV void issue_dv(const Consumer *me, float *dv, int place) {
   const u32 dout = me->matrix + place * ${v_panels.total // 16};
-//@ for i, piece in ipairs(pieces.dv[group]) do
   wgmma_fence();
 //@ for k = 0, 3 do
-  wgmma_add_ss_n${piece.n}_${dtype}_tab(dv${i}, me->matrix, ${at.p // 16 + 128 * k}, dout, ${at["do"] // 16 + piece.step + 128 * k});
-//@ end
+  wgmma_add_ss_n${dv}_${dtype}_tab(dv,
+           me->matrix, ${at.p // 16 + 128 * k}, dout, ${at["do"] // 16 + 128 * k});
 //@ end
   wgmma_commit();
 }
 /* dK (keys x columns) += dS^T Q; dS and Q have the same place in their rings */
-DEV void issue_dk_${group}(const Consumer *me, ${names("dk", group, "float *%s")}, int slot) {
+DEV void issue_dk(const Consumer *me, float *dk, int slot) {
   const u32 ds = me->matrix + slot * ${ds_bytes // 16};
   const u32 q = me->matrix + slot * ${q_panels.total // 16};
-//@ for i, piece in ipairs(pieces.dk[group]) do
   wgmma_fence();
 //@ for k = 0, 3 do
-  wgmma_add_ss_n${piece.n}_${dtype}_tab(dk${i}, ds, ${at.ds // 16 + 128 * k}, q, ${at.q // 16 + piece.step + 128 * k});
-//@ end
+  wgmma_add_ss_n${dim}_${dtype}_tab(dk, ds, ${at.ds // 16 + 128 * k}, q, ${at.q // 16 + 128 * k});
 //@ end
   wgmma_commit();
 }
-//@ for i, piece in ipairs(pieces.dq[group]) do
+//@ for group = 1, 2 do
+//@ for i, piece in ipairs(dq[group]) do
 //@ if pair then
 /* dQ (queries x ${piece.n} columns) = dS K over the keys of both thread blocks */
 //@ else
@@ -73,13 +72,16 @@ DEV void issue_dk_${group}(const Consumer *me, ${names("dk", group, "float *%s")
 //@ end
 DEV void issue_dq${i}_${group}(const Consumer *me, float *dq, int slot) {
 //@ local mma = ("ss_n%d_%s_t"):format(piece.n, dtype)
-  const u32 ds = me->matrix + slot * ${ds_bytes // 16}, k = me->${pair and "own_columns" or "matrix"};
+  const u32 ds = me->matrix + slot * ${ds_bytes // 16};
+  const u32 k = me->${pair and "own_columns" or "matrix"};
   wgmma_fence();
 //@ for k = 0, 3 do
-  wgmma_${k == 0 and "set" or "add"}_${mma}(dq, ds, ${at.ds // 16 + 2 * k}, k, ${at.k // 16 + piece.step + 128 * k});
+  wgmma_${k == 0 and "set" or "add"}_${mma}(dq, ds, ${at.ds // 16 + 2 * k},
+           k, ${at.k // 16 + piece.step + 128 * k});
 //@ end
 //@ for k = 0, pair and 3 or -1 do
-  wgmma_add_${mma}(dq, ds, ${(at.ds + tile) // 16 + 2 * k}, me->matrix, ${at.peer_k // 16 + piece.step + 128 * k});
+  wgmma_add_${mma}(dq, ds, ${(at.ds + tile) // 16 + 2 * k},
+           me->matrix, ${at.peer_k // 16 + piece.step + 128 * k});
 //@ end
   wgmma_commit();
 }
@@ -237,15 +239,13 @@ DEV void store_part(const float *x, int eights, float scale, char *to, i64 furth
 }
 //@ for _, t in ipairs { { name = "dk", dim = dim, scale = "a->softmax_scale" },
 //@                      { name = "dv", dim = dv, scale = "1.0f" } } do
-/* ${t.name} of n eights of columns from column `from` on */
-DEV void store_${t.name}(const Consumer *me, const float *x, int from, int eights, Tile tile,
+DEV void store_${t.name}(const Consumer *me, const float *${t.name}, Tile x,
               const BackwardArgs *a) {
-  const int quad = me->lane & 3, row = tile.first + me->row;
-  const int left = ${t.dim // 8} - from / 8, chunks = (left < eights ? left : eights) - quad;
-  char *to = (char *)a->${t.name} + 2 * (tile.batch * a->${t.name}_stride.batch +
+  const int quad = me->lane & 3, row = x.first + me->row, chunks = ${t.dim // 8} - quad;
+  char *to = (char *)a->${t.name} + 2 * (x.batch * a->${t.name}_stride.batch +
                                 row * a->${t.name}_stride.row +
-                                tile.head_k * a->${t.name}_stride.head + from + 8 * quad);
-  store_part(x, eights, ${t.scale}, to, 16 * a->${t.name}_stride.row,
+                                x.head_k * a->${t.name}_stride.head + 8 * quad);
+  store_part(${t.name}, ${t.dim // 8}, ${t.scale}, to, 16 * a->${t.name}_stride.row,
              row < a->seqlen_k ? chunks : 0, row + 8 < a->seqlen_k ? chunks : 0, me->lane);
 }
 //@ end
