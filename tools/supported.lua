@@ -15,14 +15,16 @@ for _, field in ipairs(schema.fields("spec")) do
 end
 
 local rows = {
-  "| arch | kernels | dtype | head_dim, head_dim_v | mask | shared memory of a block |",
-  "|---|---|---|---|---|---|",
+  "| arch | kernels | of gradients | dtype | head_dim, head_dim_v | mask | shared memory of a block |",
+  "|---|---|---|---|---|---|---|",
 }
 for _, name in ipairs(arch.names()) do
   local row = arch.find(name)
   local families = table.concat(row.families, ", ") .. ", standard"
-  rows[#rows + 1] = ("| `%s` | %s | %s | %s | %s | %d bytes |"):format(name, families, legal.dtype,
-    legal.head_dim, legal.mask, row.smem_per_block)
+  local backward = {}
+  for i, family in ipairs(row.backward) do backward[i] = family:gsub("_backward$", "") end
+  rows[#rows + 1] = ("| `%s` | %s | %s | %s | %s | %s | %d bytes |"):format(name, families,
+    table.concat(backward, ", "), legal.dtype, legal.head_dim, legal.mask, row.smem_per_block)
 end
 local wanted = BEGIN .. "\n" .. table.concat(rows, "\n") .. "\n" .. END
 

@@ -49,7 +49,7 @@ row("sm_90", "sm_80", {
 -- from it. It is never served by the Ampere family: who wants that asks for sm_90.
 row("sm_90a", "sm_90", {
   families = { "hopper" },
-  backward = { "hopper_backward", "hopper_wide_backward", "ampere_backward" },
+  backward = { "hopper_backward", "hopper_wide_backward" },
   max_cluster = 8,
   tensor_flops = 4096, -- of wgmma
 })
