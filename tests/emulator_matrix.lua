@@ -1,12 +1,13 @@
--- Runs the matrix of forward kernels on the emulator and compares with the fp64 reference:
---   BUILD=build lua5.4 tests/emulator_matrix.lua sample|all      from the checkout's root
+-- Runs the matrix of kernels on the emulator and compares with the fp64 reference:
+--   BUILD=build lua5.4 tests/emulator_matrix.lua sample|forward|backward   from the checkout's root
 -- Every kernel runs the short problems of `kiln verify` under every schedule, with all of the
 -- emulator's checks: as late as possible, two masks of warps that starve, two seeds. A kernel and
 -- schedule without a result counts as failed. Prints a line for each fault, then
 -- `N passed, N failed`, where a test is one problem of one kernel under one schedule.
 local program = (os.getenv("BUILD") or "build") .. "/bin/kiln"
-local is_all = arg[1] == "all"
-assert(is_all or arg[1] == "sample", "the matrix is sample or all")
+local pass = arg[1]
+assert(pass == "sample" or pass == "forward" or pass == "backward",
+  "the matrix is sample, forward or backward")
 
 local PROCESSES = 2
 
@@ -15,13 +16,23 @@ local FEWEST = 4
 
 -- The masks starve one warp or every other of four, and the producers or the first consumers of
 -- a Hopper kernel.
-local families = {
+local forward = {
   { arch = "sm_80", algorithm = "standard", starve = { "0x1", "0xa" } }, -- the slowest goes first
   { arch = "sm_80", algorithm = "flash", starve = { "0x1", "0xa" } },
   { arch = "sm_90a", algorithm = "flash", starve = { "0xf", "0xf0" } },
 }
+local backward = {
+  { arch = "sm_80", algorithm = "flash", pass = "backward", starve = { "0x1", "0xa" } },
+  { arch = "sm_80", algorithm = "flash", pass = "backward", deterministic = true },
+  { arch = "sm_90a", algorithm = "flash", pass = "backward", starve = { "0xf", "0xf0" } },
+  { arch = "sm_90a", algorithm = "flash", pass = "backward", deterministic = true },
+}
 
+-- What is deterministic differs in the order of sums alone: fewer schedules.
 local function schedules_of(family)
+  if family.deterministic then
+    return { "--emu-schedule late", "--emu-schedule random --emu-seed 1" }
+  end
   return { "--emu-schedule late", "--emu-starve " .. family.starve[1],
            "--emu-starve " .. family.starve[2], "--emu-schedule random --emu-seed 1",
            "--emu-schedule random --emu-seed 2" }
@@ -35,11 +46,12 @@ local function add_job(family, dtype, mask, head_dims)
   jobs[#jobs + 1] = {
     family = family, dtype = dtype, mask = mask, head_dims = head_dims,
     schedules = schedules_of(family),
-    flags = ("--arch %s --algorithm %s --dtype %s --mask %s --head-dim %s"):format(family.arch,
-      family.algorithm, dtype, mask, table.concat(head_dims, ",")) }
+    flags = ("--pass %s %s --arch %s --algorithm %s --dtype %s --mask %s --head-dim %s"):format(
+      family.pass or "forward", family.deterministic and "--deterministic" or "--no-deterministic",
+      family.arch, family.algorithm, dtype, mask, table.concat(head_dims, ",")) }
 end
 
-local function add_all()
+local function add_all(families)
   for _, family in ipairs(families) do
     for _, dtype in ipairs({ "fp16", "bf16" }) do
       for _, mask in ipairs({ "none", "causal" }) do
@@ -55,14 +67,17 @@ end
 
 -- Few kernels, and so each of them all short problems; the slow ones under two schedules.
 local function add_sample()
+  local families = { table.unpack(forward) }
+  table.move(backward, 1, #backward, #families + 1, families)
   for _, family in ipairs(families) do
     add_job(family, "bf16", "causal", { 72 })
-    if family.algorithm == "standard" then
+    if family.algorithm == "standard" or family.pass then
       local all = schedules_of(family)
-      jobs[#jobs].schedules = { all[1], all[4] }
+      jobs[#jobs].schedules = { all[1], all[4] or all[2] }
     end
   end
-  add_job(families[3], "fp16", "none", { 128 })
+  add_job(forward[3], "fp16", "none", { 128 })
+  add_job(backward[3], "fp16", "none", { 64, 256 })
 end
 
 -- ---- running ----
@@ -87,8 +102,10 @@ end
 
 -- The line of a kernel as verify prints it, without its counts.
 local function name_of(job, head_dim)
-  return ("%s %s %d %s%s"):format(job.family.arch, job.dtype, head_dim, job.mask,
-    job.family.algorithm == "flash" and "" or " " .. job.family.algorithm)
+  local family = job.family
+  return ("%s %s %d %s%s%s%s"):format(family.arch, job.dtype, head_dim, job.mask,
+    family.algorithm == "flash" and "" or " " .. family.algorithm,
+    family.pass and " " .. family.pass or "", family.deterministic and " deterministic" or "")
 end
 
 -- Counts by kernel name, and what else was said.
@@ -129,7 +146,7 @@ local function judge(folder)
   return failed == 0
 end
 
-(is_all and add_all or add_sample)()
+if pass == "sample" then add_sample() else add_all(pass == "forward" and forward or backward) end
 local pipe = assert(io.popen("mktemp -d"))
 local folder = pipe:read("l")
 pipe:close()
