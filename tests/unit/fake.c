@@ -200,7 +200,8 @@ static kiln_status render(void *generator, const kiln_attn_spec *spec, const kil
   kiln__text_printf(&text, "kernel %s %d %d", spec->arch, (int)spec->head_dim, (int)tile->block_m);
   out->length = text.length;
   out->text = kiln__text_take(&text);
-  out->record = strdup(f->record);
+  const int backward = spec->pass == KILN_PASS_BACKWARD && f->backward_record;
+  out->record = strdup(backward ? f->backward_record : f->record);
   if (out->text && out->record) {
     kiln__digest_bytes(out->text, out->length, out->source_id);
     return KILN_OK;

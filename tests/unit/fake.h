@@ -35,8 +35,9 @@ typedef struct fake {
   void *cleared_at[FAKE_MAX];
 
   /* generator and compiler */
-  const char *record; /* what render gives */
-  const char *stamp;  /* of the generator; NULL = none */
+  const char *record;          /* what render gives */
+  const char *backward_record; /* the same of a backward pass; NULL = as of any other */
+  const char *stamp;           /* of the generator; NULL = none */
   int num_renders, num_compiles, num_opens;
   kiln_status fail_compile;
   const char *compiler_version;

@@ -24,6 +24,7 @@
   X(bench)                  \
   X(report)                 \
   X(workbench)              \
+  X(workbench_backward)     \
   X(child)                  \
   X(status)                 \
   X(nvrtc_log)              \

@@ -1,5 +1,7 @@
 /* The fp64 reference gradients against finite differences of the reference forward pass, and what
- * no difference shows: rows without a key, sizes of zero, keys that nobody sees. */
+ * no difference shows: rows without a key, sizes of zero, keys that nobody sees; and the figures of
+ * results beside them. */
+#include "compare.h"
 #include "reference.h"
 #include "suites.h"
 
@@ -153,6 +155,146 @@ START_TEST(illegal_heads) {
 }
 END_TEST
 
+/* ---- figures ---- */
+
+enum { DIM = 8, HEADS = 4, HEADS_K = 2 };
+
+/* A problem, its reference, and results that are the reference rounded once. */
+typedef struct results {
+  kiln__inputs in;
+  kiln__output out;
+  kiln__gradients g;
+  int64_t elements_q, elements_k;
+} results;
+
+static double *decoded(const kiln__inputs *in, int buffer) {
+  double *made = calloc((size_t)in->lengths[buffer] + 1, sizeof *made);
+  for (int64_t i = 0; i < in->lengths[buffer]; i++)
+    made[i] = kiln__decode(in->dtype, in->buffers[buffer][i]);
+  return made;
+}
+
+/* Codes of `factor` times the numbers. */
+static void encode(const double *from, double factor, int64_t count, uint16_t *to) {
+  for (int64_t i = 0; i < count; i++) to[i] = kiln__encode(KILN_DTYPE_BF16, from[i] * factor);
+}
+
+static void results_create(int32_t seqlen_q, int32_t seqlen_k, results *r) {
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  const kiln__problem problem = {.batch = 2,
+                                 .seqlen_q = seqlen_q,
+                                 .seqlen_k = seqlen_k,
+                                 .num_heads = HEADS,
+                                 .num_heads_k = HEADS_K};
+  spec.pass = KILN_PASS_BACKWARD;
+  spec.head_dim = spec.head_dim_v = DIM;
+  *r = (results){.elements_q = 2 * seqlen_q * HEADS * DIM,
+                 .elements_k = 2 * seqlen_k * HEADS_K * DIM};
+  ck_assert_int_eq(kiln__inputs_create(&problem, &spec, 5, &r->in), KILN_OK);
+  double *q = decoded(&r->in, 0), *k = decoded(&r->in, 1), *v = decoded(&r->in, 2);
+  double *dout = decoded(&r->in, 3);
+  const kiln__reference p = {.batch = 2,
+                             .seqlen_q = seqlen_q,
+                             .seqlen_k = seqlen_k,
+                             .num_heads = HEADS,
+                             .num_heads_k = HEADS_K,
+                             .head_dim = DIM,
+                             .head_dim_v = DIM,
+                             .softmax_scale = 1 / sqrt(DIM),
+                             .q = q,
+                             .k = k,
+                             .v = v,
+                             .q_stride = r->in.q.stride,
+                             .k_stride = r->in.k.stride,
+                             .v_stride = r->in.v.stride};
+  r->g.dq = calloc((size_t)r->elements_q, sizeof(double));
+  r->g.dk = calloc((size_t)r->elements_k, sizeof(double));
+  r->g.dv = calloc((size_t)r->elements_k, sizeof(double));
+  ck_assert_int_eq(kiln__reference_backward(&p, dout, &r->g), KILN_OK);
+  r->out.dq = calloc((size_t)r->elements_q, sizeof(uint16_t));
+  r->out.dk = calloc((size_t)r->elements_k, sizeof(uint16_t));
+  r->out.dv = calloc((size_t)r->elements_k, sizeof(uint16_t));
+  encode(r->g.dq, 1, r->elements_q, r->out.dq);
+  encode(r->g.dk, 1, r->elements_k, r->out.dk);
+  encode(r->g.dv, 1, r->elements_k, r->out.dv);
+  free(q), free(k), free(v), free(dout);
+}
+
+static void results_destroy(results *r) {
+  free(r->g.dq), free(r->g.dk), free(r->g.dv);
+  free(r->out.dq), free(r->out.dk), free(r->out.dv);
+  kiln__inputs_destroy(&r->in);
+}
+
+static kiln__figures figures_of(const results *r, double budget) {
+  kiln__figures f;
+  ck_assert_int_eq(kiln__compare(&r->in, &r->out, budget, &f), KILN_OK);
+  return f;
+}
+
+/* An error of 2 % shows as that, in the one tensor that has it, although dq's and dk's terms add up
+ * to more than the gradients. */
+START_TEST(an_error_is_relative_to_the_gradient) {
+  results r;
+  results_create(40, 50, &r);
+  kiln__figures f = figures_of(&r, KILN__COMPARE_ALL);
+  ck_assert(f.o_passes);
+  ck_assert_int_eq(f.checked_rows, 2 * 40 * HEADS);
+  encode(r.g.dq, 1.02, r.elements_q, r.out.dq);
+  f = figures_of(&r, KILN__COMPARE_ALL);
+  ck_assert_double_eq_tol(f.gradients[0].rel_rms_error, 0.02, 0.0005);
+  ck_assert_double_lt(f.gradients[1].rel_rms_error, 0.003);
+  ck_assert_double_eq(f.rel_rms_error, f.gradients[0].rel_rms_error);
+  ck_assert(!f.o_passes);
+  encode(r.g.dq, 1, r.elements_q, r.out.dq);
+  encode(r.g.dv, 1.02, r.elements_k, r.out.dv);
+  f = figures_of(&r, KILN__COMPARE_ALL);
+  ck_assert_double_eq_tol(f.gradients[2].rel_rms_error, 0.02, 0.0005);
+  ck_assert(!f.o_passes);
+  results_destroy(&r);
+}
+END_TEST
+
+/* One key: dq is 0, and what a kernel leaves of its terms is judged against them. */
+START_TEST(what_cancels_is_judged_by_its_terms) {
+  results r;
+  results_create(40, 1, &r);
+  const double element = r.g.dq_terms / sqrt((double)r.elements_q);
+  ck_assert_double_gt(element, 0.1);
+  for (int i = 0; i < 2; i++) {
+    const double part = i ? 0.01 : 0.002;
+    for (int64_t e = 0; e < r.elements_q; e++) r.g.dq[e] = part * element;
+    encode(r.g.dq, 1, r.elements_q, r.out.dq);
+    const kiln__figures f = figures_of(&r, KILN__COMPARE_ALL);
+    ck_assert_double_eq_tol(f.gradients[0].rel_rms_error, part, 0.05 * part);
+    ck_assert(f.o_passes == (i == 0));
+  }
+  results_destroy(&r);
+}
+END_TEST
+
+START_TEST(a_nan_never_passes_and_corners_are_sampled) {
+  results r;
+  results_create(40, 50, &r);
+  uint16_t *const tensors[3] = {r.out.dq, r.out.dk, r.out.dv};
+  for (int t = 0; t < 3; t++)
+    for (int end = 0; end < 2; end++) {
+      const int64_t last = (t == 0 ? r.elements_q : r.elements_k) - 1;
+      uint16_t *element = &tensors[t][end ? last : 0], right = *element;
+      *element = 0x7fc0;
+      const kiln__figures f = figures_of(&r, 1); /* two of the four key heads */
+      ck_assert_int_eq(f.checked_rows, 40 * HEADS);
+      ck_assert(!f.o_passes && isnan(f.gradients[t].rel_rms_error));
+      *element = right;
+    }
+  ck_assert(figures_of(&r, 1).o_passes);
+  r.out.dq_again = calloc((size_t)r.elements_q, sizeof(uint16_t)); /* the second run gave zeros */
+  ck_assert(!figures_of(&r, 1).o_passes);
+  free(r.out.dq_again);
+  results_destroy(&r);
+}
+END_TEST
+
 Suite *suite_gradients(void) {
   Suite *suite = suite_create("gradients");
   TCase *cases = tcase_create("gradients");
@@ -162,6 +304,9 @@ Suite *suite_gradients(void) {
   tcase_add_test(cases, empty_rows_and_hidden_keys);
   tcase_add_loop_test(cases, zero_sizes, 0, 3);
   tcase_add_test(cases, illegal_heads);
+  tcase_add_test(cases, an_error_is_relative_to_the_gradient);
+  tcase_add_test(cases, what_cancels_is_judged_by_its_terms);
+  tcase_add_test(cases, a_nan_never_passes_and_corners_are_sampled);
   suite_add_tcase(suite, cases);
   return suite;
 }
