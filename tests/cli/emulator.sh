@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run and verify on the emulator: real input, files, figures, short k, sizes of zero.
+# run and verify on the emulator: real input, files, figures, short k, sizes of zero, gradients.
 set -u
 cd "$(dirname "$0")/../.." || exit
 . tests/cli/lib.sh
@@ -35,5 +35,58 @@ holds "counts on stderr" [ "$(cat "$work/stderr")" = "2 passed, 0 failed" ]
 holds "counts on stdout" [ "$(tail -n 1 "$work/stdout")" = '{"passed":2,"failed":0}' ]
 sed -i '$d' "$work/stdout"
 json case kernel_id max_abs_error rel_rms_error lse_max_abs_error ok sentence
+
+# ---- the backward pass; the gradient of o is any tensor of its shape ----
+# shellcheck disable=SC2086
+works run $input --do $data:layer0.v --check --json --dq "$work/dq.npy" --dk "$work/dk.npy" \
+  --dv "$work/dv.npy" --o "$work/again.npy" --lse "$work/lse2.npy"
+json kernel_id pass deterministic max_abs_error rel_rms_error dq_rel_rms_error dk_rel_rms_error \
+  dv_rel_rms_error dq_max_abs_error dk_max_abs_error dv_max_abs_error tolerance ok
+for name in dq dk dv; do
+  holds "$name has its shape" [ "$(shape "$work/$name.npy")" = "'shape': (1, 81, 12, 32)" ]
+done
+holds "o is the forward pass's" cmp -s "$work/o.npy" "$work/again.npy"
+holds "lse too" cmp -s "$work/lse.npy" "$work/lse2.npy"
+# shellcheck disable=SC2086
+works run $input --do $data:layer0.v --dk "$work/dk2.npy" --dv "$work/dv2.npy"
+holds "dk has the same bits again" cmp -s "$work/dk.npy" "$work/dk2.npy"
+holds "dv has the same bits again" cmp -s "$work/dv.npy" "$work/dv2.npy"
+for file in dq dq2; do
+  # shellcheck disable=SC2086
+  works run $input --do $data:layer0.v --deterministic --causal --check --dq "$work/$file.npy" \
+    --emu-schedule random --emu-seed ${#file}
+done
+holds "a figure for each" [ "$(grep -c '^d[qkv]: .* (tolerance 0.0006)$' "$work/stdout")" = 3 ]
+holds "a deterministic dq has the same bits again" cmp -s "$work/dq.npy" "$work/dq2.npy"
+# shellcheck disable=SC2086
+works run $input --do $data:layer0.v --seqlen-k 0 --dq "$work/dq.npy" --check
+# shellcheck disable=SC2086
+refuses 1 "--do has 3 dimensions; it must have 4: batch, seqlen, num_heads, head_dim" \
+  run $input --do "$work/lse.npy"
+works verify --pass backward --device emu --arch sm_80 --head-dim 64 --dtype bf16 --causal \
+  --algorithm flash --case F2b
+holds "the last line counts" [ "$(tail -n 1 "$work/stdout")" = "1 passed, 0 failed" ]
+try verify --pass backward --device emu --arch sm_80 --head-dim 64 --dtype bf16 --algorithm flash \
+  --case F5c --deterministic --json
+holds "verify succeeds" [ "$rc" = 0 ]
+sed -i '$d' "$work/stdout"
+json case pass deterministic dq_rel_rms_error dk_rel_rms_error dv_rel_rms_error tolerance ok
+
+# A wrong kernel is seen: one that leaves out the scale of dq.
+mkdir "$work/texts"
+cp -r generator/lua templates "$work/texts"
+convert=$work/texts/templates/backward/convert.tmpl.cu
+sed -i 's/ \*= a.softmax_scale/ *= 1.0f/' "$convert"
+holds "a fault is planted" [ "$(cmp -s "$convert" templates/backward/convert.tmpl.cu; echo $?)" = 1 ]
+export KILN_TEMPLATE_DIR=$work/texts
+try verify --pass backward --device emu --arch sm_80 --head-dim 64 --dtype bf16 --causal \
+  --algorithm flash --case F2b
+holds "and seen" [ "$rc" = 15 ]
+holds "in dq" grep -q "FAILED, rel_rms_error .* of dq is above its tolerance 0.004" "$work/stdout"
+# shellcheck disable=SC2086
+try run $input --do $data:layer0.v --check
+holds "by run too" [ "$rc" = 15 ]
+holds "in a gradient" grep -q "a gradient is outside its tolerance" "$work/stderr"
+unset KILN_TEMPLATE_DIR
 
 finish
