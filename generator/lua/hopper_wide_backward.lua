@@ -12,6 +12,7 @@ local wide = { name = "hopper_wide_backward", template = "backward/hopper_wide.t
 local BLOCK = 64 -- queries of a step, and keys of a tile
 local PANEL = 64 -- columns of a panel of shared memory
 local THREADS = 384
+local HELPERS = 256 -- threads of the kernels before and after
 local TILE = BLOCK * PANEL * 2 -- bytes of P, of dS, of a panel
 
 -- The columns of dQ that the two consumers form, as products of at most 64 columns, which end where
@@ -116,7 +117,7 @@ function wide.values(spec, tile)
     dq = x.pair and shared_dq() or own_dq(spec.head_dim),
     causal = spec.mask == "causal", deterministic = x.deterministic,
     dtype = spec.dtype, wide_exponent = dtype.wide_exponent, pack = dtype.pack,
-    unpack = "unpack_" .. spec.dtype, aside = 256,
+    unpack = "unpack_" .. spec.dtype, helpers = HELPERS,
   }
 end
 
@@ -145,14 +146,14 @@ function wide.record(spec, tile)
     layout = "backward.1", smem = x.map.list, workspace = workspace,
     maps = { q = queries, k = box(BLOCK), v = box(BLOCK), ["do"] = queries },
     entries = {
-      { name = "kiln_preprocess", threads = 256, grid = blocks, params = { "args" } },
+      { name = "kiln_preprocess", threads = HELPERS, grid = blocks, params = { "args" } },
       {
         name = "kiln_backward", threads = THREADS, shared_bytes = x.map.bytes,
         cluster = x.pair and 2 or 1,
         grid = { { "seqlen_k", tile.block_n }, { "num_heads_k", 1 }, { "batch", 1 } },
         params = { "map:q", "map:k", "map:v", "map:do", "args" },
       },
-      { name = "kiln_convert", threads = 256, grid = blocks, params = { "args" } },
+      { name = "kiln_convert", threads = HELPERS, grid = blocks, params = { "args" } },
     },
   }
 end

@@ -97,6 +97,11 @@ DEV void run_scores(Consumer *me, Tile x, const BackwardArgs *a) {
   if (steps > 0) {
     bar_wait(k_full(smem), 0);
 //@ for _, kind in ipairs { "first", "steady", "last" } do
+//@ if kind == "last" then
+  }
+  store_dv(me, dv, x, a); /* while dS of the last step is awaited */
+  if (steps > 0) {
+//@ end
 //@ open_step(kind)
 //@ if kind ~= "last" then
       u32 p[16];
@@ -134,7 +139,6 @@ DEV void run_scores(Consumer *me, Tile x, const BackwardArgs *a) {
     }
 //@ end
   }
-  store_dv(me, dv, x, a);
 }
 /* Consumer 2: dP, dS, dK */
 DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
@@ -146,6 +150,11 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
     bar_wait(k_full(smem), 0);
     bar_wait(v_full(smem), 0);
 //@ for _, kind in ipairs { "first", "steady", "last" } do
+//@ if kind == "last" then
+  }
+  store_dk(me, dk, x, a); /* while dS of the last step is awaited */
+  if (steps > 0) {
+//@ end
 //@ open_step(kind)
 //@ if kind ~= "last" then
       const float *own = me->statistics + ${block};
@@ -182,5 +191,4 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
     }
 //@ end
   }
-  store_dk(me, dk, x, a);
 }
