@@ -46,6 +46,7 @@ local function derive(spec, tile)
   }
   x.ds_bytes = x.pair and 2 * TILE or TILE
   x.sums = BLOCK * (x.pair and 4 * PANEL or layout.round_up(spec.head_dim, 16)) * 4 -- bytes of dQ
+  local bars = 12 + 2 * tile.num_stages + (x.pair and 2 or 0) + (x.deterministic and 4 or 0)
   local regions = {
     { name = "k", bytes = x.q.total, align = 1024 },
     { name = "v", bytes = x.v.total, align = 1024 },
@@ -53,7 +54,7 @@ local function derive(spec, tile)
     { name = "do", bytes = tile.num_stages * x.v.total, align = 1024 },
     { name = "p", bytes = TILE, align = 1024 },
     { name = "ds", bytes = 2 * x.ds_bytes, align = 1024 },
-    { name = "bars", bytes = 8 * (12 + 2 * tile.num_stages + (x.pair and 2 or 0)), align = 16 },
+    { name = "bars", bytes = 8 * bars, align = 16 },
   }
   if x.pair then
     table.insert(regions, 2, { name = "peer_k", bytes = 2 * TILE, align = 1024 })

@@ -23,6 +23,10 @@
 DEV u32 ${b[1]}(u32 smem, int slot) { return smem + ${at_bar} + 8 * slot; }
 //@ at_bar = at_bar + 8 * b[2]
 //@ end
+//@ for _, name in ipairs(deterministic and { "turn_full", "turn_done" } or {}) do
+DEV u32 ${name}(u32 smem, int group) { return smem + ${at_bar} + 8 * group; }
+//@ at_bar = at_bar + 16
+//@ end
 //@ for _, name in ipairs { "k_full", "v_full", "p_full", "p_empty" } do
 DEV u32 ${name}(u32 smem) { return smem + ${at_bar}; }
 //@ at_bar = at_bar + 8
@@ -117,6 +121,10 @@ KERNEL void kiln_backward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Te
       bar_init(q_full(smem, i), 1);
       bar_init(q_empty(smem, i), ${pair and 16 or 8});
       bar_init(ds_full(smem, i), 4);
+//@ if deterministic then
+      bar_init(turn_full(smem, i), 1);
+      bar_init(turn_done(smem, i), 4);
+//@ end
       bar_init(ds_empty(smem, i), ${pair and 16 or 8});
 //@ if pair then
       bar_init(peer_full(smem, i), 1);
@@ -139,6 +147,12 @@ KERNEL void kiln_backward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Te
     if (thread_index() == 0) produce(smem, rank, x, &map_q, &map_k, &map_v, &map_do, &a);
 //@ if pair then
     if (thread_index() == 32) send_ds(smem, rank, x, &a);
+//@ end
+//@ if deterministic then
+    if (thread_index() == 64 || thread_index() == 96)
+      keep_turns(smem, rank, thread_index() / 32 - 2, x, &a);
+//@ end
+//@ if pair then
     sync_warp();
 //@ end
   } else {

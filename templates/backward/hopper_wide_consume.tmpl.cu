@@ -9,9 +9,6 @@ typedef struct {
   u32 fragment;            /* bytes from the begin of P or dS to the lane's row of a fragment */
   const float *statistics; /* of that row, in the present query block */
   float *sums;             /* where the lane adds to dQ of the query block before */
-//@ if deterministic then
-  u32 *semaphore;          /* its own, for that block */
-//@ end
 } Consumer;
 
 /* Lower word of a shared-memory matrix descriptor, 128-byte swizzle; panel_stride: bytes between
@@ -164,37 +161,10 @@ DEV void add_part(const Consumer *me, const float *dq, int eight, int eights) {
 #pragma unroll
   for (int j = 0; j < eights; j++) red_add_f32x4(me->sums + (eight + j) * 512, dq + 4 * j);
 }
-//@ if deterministic then
-//@ if causal then
-/* Tiles add in turns, the last one that sees the queries first: a semaphore for each query block
-//@ else
-/* Tiles add in turns, in the order of their keys: a semaphore for each query block and
-//@ end
- * consumer counts those that have. m: the block behind the one whose sum it is. */
-DEV void begin_sum(const Consumer *me, Tile x, int m, const BackwardArgs *a) {
-//@ if causal then
-  const i64 before = (m == x.m0 ? a->m_blocks : m) - 1;
-  const i64 seen = (before * ${block} + ${block - 1} + a->seqlen_k - a->seqlen_q) / ${block_n};
-  const int turn = (int)(seen < a->n_blocks - 1 ? seen : a->n_blocks - 1) - x.n;
-//@ else
-  const int turn = x.n;
-  (void)m, (void)a;
-//@ end
-  if (me->warp % 4 == 0 && me->lane == 0) semaphore_wait(me->semaphore, (u32)turn);
-  named_sync(me->warp / 4, 128);
-}
-DEV void end_sum(const Consumer *me) {
-  named_sync(me->warp / 4, 128);
-  if (me->warp % 4 == 0 && me->lane == 0) red_add_u32_release(me->semaphore, 1);
-}
-//@ end
 /* On to the sum of the query block behind, m; the first of the next head behind the last. */
 DEV void next_sum(Consumer *me, Tile x, int m) {
   const i64 blocks = m == x.m0 ? x.m0 + 1 : 1;
   me->sums += blocks * ${sums // 4};
-//@ if deterministic then
-  me->semaphore += ${pair and 4 or 2} * blocks;
-//@ end
 }
 
 /* ---- to rows of 16-bit numbers ---- */

@@ -84,3 +84,40 @@ DEV void send_ds(u32 smem, int rank, Tile x, const BackwardArgs *a) {
   }
 }
 //@ end
+//@ if deterministic then
+
+/* ---- turns: a thread for each consumer ---- */
+
+//@ if causal then
+/* Tiles add to dQ in turns, the last one that sees the queries first: a semaphore for each query
+//@ else
+/* Tiles add to dQ in turns, in the order of their keys: a semaphore for each query block and
+//@ end
+ * consumer counts those that have. The consumer goes on while its additions end. */
+DEV void keep_turns(u32 smem, int rank, int group, Tile x, const BackwardArgs *a) {
+  const int steps = steps_of(x, a);
+  const i64 block = ((i64)x.batch * a->num_heads + x.head_k * a->group) * a->m_blocks + x.m0;
+  u32 *semaphore = (u32 *)((char *)a->workspace + a->workspace_at[2]) +
+                   ${pair and 4 or 2} * block + 2 * rank + group;
+  int m = x.m0;
+#pragma unroll 1
+  for (int i = 0; i < steps; i++) {
+//@ if causal then
+    const i64 seen =
+        ((i64)m * ${block} + ${block - 1} + a->seqlen_k - a->seqlen_q) / ${block_n};
+    const int turn = (int)(seen < a->n_blocks - 1 ? seen : a->n_blocks - 1) - x.n;
+//@ else
+    const int turn = x.n;
+//@ end
+    semaphore_wait(semaphore, (u32)turn);
+    bar_arrive(turn_full(smem, group));
+    bar_wait(turn_done(smem, group), i & 1);
+    red_add_u32_release(semaphore, 1);
+    semaphore += ${pair and 4 or 2};
+    if (++m == a->m_blocks) {
+      m = x.m0;
+      semaphore += (i64)${pair and 4 or 2} * x.m0;
+    }
+  }
+}
+//@ end

@@ -16,10 +16,6 @@ DEV Consumer consumer_of(u32 smem, int warp, int rank, Tile x, const BackwardArg
   me.statistics = (const float *)(workspace + a->workspace_at[1]) + block * ${2 * block} + me.row;
   me.sums = (float *)(workspace + a->workspace_at[0]) + block * ${sums // 4} + warp % 4 * 128 +
             4 * me.lane + rank * ${pair and 16 * 512 or 0};
-//@ if deterministic then
-  me.semaphore = (u32 *)(workspace + a->workspace_at[2]) + ${pair and 4 or 2} * block + 2 * rank +
-                 warp / 4 - 1;
-//@ end
   return me;
 }
 
@@ -74,12 +70,13 @@ DEV Consumer consumer_of(u32 smem, int warp, int rank, Tile x, const BackwardArg
       ${leave}(me, ds_empty(smem, before));
 //@     end
 //@     if i == 1 and deterministic then
-      begin_sum(me, x, m, a);
+      bar_wait(turn_full(smem, ${group - 1}), before); /* whose turn it is; before = i - 1 mod 2 */
 //@     end
       add_part(me, dq${i}, ${piece.from // 8}, ${piece.n // 8});
 //@   end
 //@   if deterministic then
-      end_sum(me);
+      sync_warp();
+      arrive(me, turn_done(smem, ${group - 1}));
 //@   end
       next_sum(me, x, m);
 //@ end
