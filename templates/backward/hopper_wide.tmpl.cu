@@ -60,7 +60,7 @@ DEV Tile tile_of(i64 t, int rank, const BackwardArgs *a) {
   const i64 heads = (i64)a->num_heads_k * a->batch;
 //@ if causal then
   const i64 bytes = (i64)a->group * a->seqlen_q * ${6 * d16 + 2 * dv16};
-  i64 width = ${40 << 20} / (bytes > 0 ? bytes : 1);
+  i64 width = ${16 << 20} / (bytes > 0 ? bytes : 1);
   width = width < 1 ? 1 : width;
 //@ else
   i64 width = 384 / ((i64)a->group * a->m_blocks + 1) + 1;
