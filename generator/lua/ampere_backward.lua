@@ -18,9 +18,10 @@ local preferred = {
   { upto = 256, { 64, 64, 2, 8 }, { 64, 64, 1, 8 }, { 32, 32, 1, 8 } },
 }
 
--- Numbers that a thread may keep: about 60 registers remain for fragments and addresses. Scores and
--- dq are computed in parts of at most so many.
-local MAX_LIVE, MAX_SCORES, MAX_DQ = 200, 64, 64
+-- Numbers that a thread may keep: about 60 registers remain for fragments and addresses. Scores, and
+-- sums of dq, are computed in parts of at most so many. On an H200 dq in two parts was the faster,
+-- and scores in parts the slower; causal ones, beside as many sums of dv as CROWDED, would spill.
+local MAX_LIVE, MAX_PART, ONE_PART, CROWDED = 200, 64, 32, 112
 
 -- ---- who computes what ----
 
@@ -43,8 +44,8 @@ local function deal(rows, cols, warps, is_ragged)
 end
 
 -- Has each warp compute its tiles in as many parts, by columns, as leave at most `most` numbers.
-local function part(product, most)
-  local parts = 1
+local function part(product, most, least)
+  local parts = least or 1
   while product.numbers > most * parts or product.col_tiles % parts ~= 0 do parts = parts + 1 end
   product.parts, product.col_tiles = parts, product.col_tiles // parts
   product.numbers = product.numbers // parts
@@ -60,12 +61,12 @@ local function derive(spec, tile)
   x.s, x.dk, x.dv = deal(m, n, half), deal(n, d, half, true), deal(n, dv, half, true)
   -- With a ring of two blocks the second half of the warps has the time for dq.
   x.dq = deal(m, d, x.is_ring and half or 2 * half, true)
-  part(x.dq, MAX_DQ)
+  part(x.dq, MAX_PART, x.dq.numbers > ONE_PART and x.dq.col_tiles % 2 == 0 and 2)
   x.dq_threads = 32 * x.dq.rows * x.dq.cols
   x.acc_numbers = x.dq.numbers * x.dq.parts * x.dq_threads -- of a block of dq in fp32
   if x.s then -- registers of a thread: dv or dk, and scores or their gradients or dq
-    part(x.s, MAX_SCORES)
     local kept = math.max(x.dk.numbers, x.dv.numbers)
+    part(x.s, spec.mask == "causal" and kept >= CROWDED and ONE_PART or MAX_PART)
     x.live = math.max(kept + x.s.numbers, (x.is_ring and x.dk.numbers or kept) + x.dq.numbers)
   end
   local q_bytes = tile.block_m * x.qk_rows.pitch

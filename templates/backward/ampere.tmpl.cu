@@ -19,8 +19,8 @@
  * both.
 //@ end
  * While one half has exponentials to do, the other has products. p and ds change hands through
- * shared memory. The warps of a half share a product of 16 x 16 tiles as a grid: tile (i, j) belongs
- * to the warp in row i and column j, both counted around.
+ * shared memory. The warps of a half share a product of 16 x 16 tiles as a grid: tile (i, j)
+ * belongs to the warp in row i and column j, both counted around.
  *
  * dq in fp32 lies in the order of the accumulators, thread beside thread, a block of ${block_m}
  * rows behind the other: blocks of one head in a row, then heads, then batches. */
@@ -35,6 +35,7 @@ DEV char *item(int i, const BackwardArgs *a) { return (char *)a->workspace + a->
 DEV u32 fresh_zero(void) { return (u32)(block_index_again() >> 62); }
 /* This thread among its half of the block */
 DEV int member(void) { return thread_index() % ${half}; }
+DEV int fresh_member(void) { return (thread_index() + (int)fresh_zero()) % ${half}; }
 
 //@ include("backward/ampere_warp.tmpl.cu")
 //@ include("backward/ampere_copy.tmpl.cu")
@@ -95,14 +96,14 @@ DEV Step next_of(Step s, int first, const BackwardArgs *a) {
 //@ }
 //@ for _, f in ipairs(fed) do
 /* Starts the copies of a block's ${f[1]} and of the statistic that goes with it. */
-DEV void feed_${f[1]}(u32 to, Step s, i64 batch, const BackwardArgs *a) {
-  const i64 first = (i64)s.block * ${block_m};
+DEV void feed_${f[1]}(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
+  const i64 first = (i64)s.block * ${block_m}, batch = own_batch + fresh_zero();
   const char *from = (const char *)a->${f[2]} +
                      2 * (batch * a->${f[3]}_stride.batch + s.head * a->${f[3]}_stride.head +
                           first * a->${f[3]}_stride.row);
   copy_${f[1]}(to + ${f[5]}, from, 2 * a->${f[3]}_stride.row, (int)(a->seqlen_q - first));
   const char *rows = item(1, a) + block_of(batch, s.head, s.block, a) * ${8 * block_m} + ${f[6]};
-  for (int at = 16 * member(); at < ${4 * block_m}; at += ${16 * half})
+  for (int at = 16 * fresh_member(); at < ${4 * block_m}; at += ${16 * half})
     cp_async_16(to + ${rows_from + f[6]} + at, rows + at, 16);
 }
 //@ end
@@ -113,7 +114,7 @@ DEV void feed_${f[1]}(u32 to, Step s, i64 batch, const BackwardArgs *a) {
 //@ local ALL, HALF, P_READY = 1, 2, 4 -- barriers; HALF + 1: of the second half, P_READY + part
 /* Computes a block of dq from ds and adds it. */
 DEV void give_dq(LanesAdd l, Place x, Step s, const BackwardArgs *a) {
-  const i64 block = block_of(x.batch, s.head, s.block, a);
+  const i64 block = block_of(x.batch + fresh_zero(), s.head, s.block, a);
 //@ if deterministic then
   /* Key blocks add in their order; those before this one have seen the rows too. */
   u32 *turn = (u32 *)item(2, a) + block;
@@ -135,7 +136,10 @@ DEV void give_dq(LanesAdd l, Place x, Step s, const BackwardArgs *a) {
 }
 
 /* The first half of the warps: scores and p, then dv. */
-DEV void first_half(Place x, int first, int left, const BackwardArgs *a) {
+DEV void first_half(const BackwardArgs *a) {
+  const Place x = place_of(block_index_again(), a);
+  const int first = first_block(x.first, a);
+  int left = (a->m_blocks - first) * a->group;
   const u32 smem = shared_base(), ring = smem + ${at.ring};
   Step step = { x.head * a->group, a->m_blocks - 1 };
   copy_k(smem + ${at.k},
@@ -205,7 +209,10 @@ DEV void first_half(Place x, int first, int left, const BackwardArgs *a) {
 }
 
 /* The second half: gradients of p and ds, then dk and dq. */
-DEV void second_half(Place x, int first, int left, const BackwardArgs *a) {
+DEV void second_half(const BackwardArgs *a) {
+  const Place x = place_of(block_index_again(), a);
+  const int first = first_block(x.first, a);
+  int left = (a->m_blocks - first) * a->group;
   const u32 smem = shared_base(), ring = smem + ${at.ring};
   Step step = { x.head * a->group, a->m_blocks - 1 };
   copy_v(smem + ${at.v},
@@ -281,12 +288,10 @@ DEV void second_half(Place x, int first, int left, const BackwardArgs *a) {
 
 KERNEL void kiln_backward(PARAM BackwardArgs a) {
   if (block_index() >= a.tiles) return;
-  const Place x = place_of(block_index(), &a);
-  const int first = first_block(x.first, &a), left = (a.m_blocks - first) * a.group;
   if (thread_index() < ${half})
-    first_half(x, first, left, &a);
+    first_half(&a);
   else
-    second_half(x, first, left, &a);
+    second_half(&a);
 }
 
 //@ include("backward/convert.tmpl.cu")

@@ -11,7 +11,7 @@
 //@ end
  */
 DEV void copy_${t.name}(u32 to, const char *from, i64 row_bytes, int rows) {
-  const int row0 = member() / ${t.wide}, chunk0 = member() % ${t.wide};
+  const int me = fresh_member(), row0 = me / ${t.wide}, chunk0 = me % ${t.wide};
   const char *line = from + row0 * row_bytes + 16 * chunk0;
 #pragma unroll
   for (int i = 0; i < ${t.passes}; i++) {

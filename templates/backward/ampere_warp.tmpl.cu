@@ -151,7 +151,8 @@ DEV void load_rows(float *x, u32 from) {
 
 /* Puts `with` where the row does not see the key. */
 DEV void hide(float *x, int part, float with, int first_key, int block, const BackwardArgs *a) {
-  const int lane = thread_index() & 31, column = first_key + 16 * s_col() + 2 * (lane & 3);
+  const int lane = (thread_index() + (int)fresh_zero()) & 31;
+  const int column = first_key + 16 * s_col() + 2 * (lane & 3);
 //@ if causal then
   const i64 row = (i64)block * ${block_m} + 16 * s_row() + lane / 4;
   const i64 sees = row + 1 + a->seqlen_k - a->seqlen_q; /* keys that the first row sees */
@@ -242,7 +243,8 @@ DEV void lay_${name}(u32 to, const float *x${name == "dq" and ", int part" or ""
 }
 //@ end
 
-//@ local me, of_part = is_ring and "member()" or "thread_index()", dq.numbers * dq_threads
+//@ local me = is_ring and "fresh_member()" or "(thread_index() + (int)fresh_zero())"
+//@ local of_part = dq.numbers * dq_threads
 /* Adds a part of the warp's numbers to a block of dq in fp32. */
 DEV void put_dq(float *to, const float *x, int part) {
   to += part * ${of_part} + ${is_hopper and 4 or 1} * ${me};
