@@ -14,13 +14,13 @@ local ampere = { name = "ampere_backward", template = "backward/ampere.tmpl.cu" 
 -- most `upto`. The default is the first legal one.
 local preferred = {
   { upto = 64, { 128, 128, 2, 8 }, { 64, 128, 2, 8 }, { 64, 64, 2, 4 } },
-  { upto = 128, { 64, 128, 2, 8 }, { 64, 64, 2, 8 }, { 64, 64, 1, 8 } },
-  { upto = 256, { 64, 64, 2, 8 }, { 64, 64, 1, 8 }, { 32, 32, 1, 8 } },
+  { upto = 128, { 64, 128, 2, 8 }, { 32, 96, 2, 8 }, { 64, 64, 1, 8 } },
+  { upto = 256, { 64, 64, 2, 8 }, { 64, 64, 1, 8 }, { 32, 64, 1, 8 }, { 16, 64, 1, 8 } },
 }
 
--- Numbers that a thread may keep: about 60 registers remain for fragments and addresses. Scores, and
--- sums of dq, are computed in parts of at most so many. On an H200 dq in two parts was the faster,
--- and scores in parts the slower; causal ones, beside as many sums of dv as CROWDED, would spill.
+-- Numbers that a thread may keep: about 60 registers remain for fragments and addresses. Scores and
+-- dq are computed in parts of at most so many. On an H200 dq was faster in two parts, scores were
+-- slower; beside as many numbers of dv as CROWDED, causal ones would spill.
 local MAX_LIVE, MAX_PART, ONE_PART, CROWDED = 200, 64, 32, 112
 
 -- ---- who computes what ----
