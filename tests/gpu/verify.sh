@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# tests/gpu/verify.sh KILN OUT: proves the forward kernels right on the GPU at hand, and runs a part
-# of them under compute-sanitizer. KILN is the built program, OUT a folder that gets a log a step
-# and summary.txt. Ends with `N passed, N failed`; the exit code is 0 when nothing failed.
+# tests/gpu/verify.sh KILN OUT: proves the kernels right on the GPU at hand, and runs a part of them
+# under compute-sanitizer. KILN is the built program, OUT a folder that gets a log a step and
+# summary.txt. Ends with `N passed, N failed`; the exit code is 0 when nothing failed.
 #   JOBS  steps at once (default: 8). Most of a step is the reference, on the host.
-#   ONLY  an extended regular expression: the names of the steps that are run (default: all)
+#   ONLY  an extended regular expression: the names of the steps that are run (default: all); those
+#         of the backward pass begin with backward-
 set -u
 kiln=$1 out=$2
 jobs=${JOBS:-8} only=${ONLY:-.}
@@ -47,7 +48,7 @@ count=0
 every=$(seq -s, 8 8 256)
 for dtype in fp16 bf16; do
   for arch in sm_90a sm_90; do
-    one="--device cuda:0 --arch $arch --dtype $dtype --mask none,causal"
+    one="--pass forward --device cuda:0 --arch $arch --dtype $dtype --mask none,causal"
     # Every head dim shares the problems out; four head dims take every problem each.
     for head_dim in 64 80 128 256; do
       start step "full-$arch-$dtype-$head_dim" "$kiln" verify $one --algorithm flash \
@@ -57,16 +58,28 @@ for dtype in fp16 bf16; do
     start step "pairs-$arch-$dtype" "$kiln" verify $one --algorithm flash --head-dim 192 \
       --head-dim-v 128
     start step "standard-$arch-$dtype" "$kiln" verify $one --algorithm standard --head-dim 64,128
+    one="--pass backward --device cuda:0 --arch $arch --dtype $dtype --mask none,causal"
+    for head_dim in 64 80 128 256; do
+      start step "backward-full-$arch-$dtype-$head_dim" "$kiln" verify $one --head-dim $head_dim
+    done
+    start step "backward-every-$arch-$dtype" "$kiln" verify $one --head-dim "$every"
+    start step "backward-pairs-$arch-$dtype" "$kiln" verify $one --head-dim 192 --head-dim-v 128
+    start step "backward-deterministic-$arch-$dtype" "$kiln" verify $one --deterministic \
+      --head-dim 40,64,128,192,256
   done
 done
 for tool in racecheck memcheck synccheck; do
   for kernel in "sm_90a bf16 64" "sm_90a bf16 256" "sm_90a fp16 128" "sm_90 bf16 128" \
     "sm_90 fp16 80" "sm_90 bf16 256"; do
     set -- $kernel
-    start clean "$tool-$1-$2-$3" $tool "$kiln" verify --device cuda:0 --arch $1 --dtype $2 \
-      --head-dim $3 --mask causal --algorithm flash --quick
+    start clean "$tool-$1-$2-$3" $tool "$kiln" verify --pass forward --device cuda:0 --arch $1 \
+      --dtype $2 --head-dim $3 --mask causal --algorithm flash --quick
+    for order in deterministic no-deterministic; do
+      start clean "backward-$tool-$1-$2-$3-$order" $tool "$kiln" verify --pass backward --quick \
+        --device cuda:0 --arch $1 --dtype $2 --head-dim $3 --mask causal --$order
+    done
   done
-  start clean "$tool-standard" $tool "$kiln" verify --device cuda:0 --arch sm_90 --dtype bf16 \
+  start clean "$tool-standard" $tool "$kiln" verify --pass forward --device cuda:0 --arch sm_90 --dtype bf16 \
     --head-dim 64 --mask causal --algorithm standard --quick
 done
 wait
