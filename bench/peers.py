@@ -108,6 +108,7 @@ def own_backward(context, tensors, dout, causal, **choice):
     gradients = (dout, *(torch.empty_like(x) for x in (q, k, v)))
     forward = context.plan(q, k, v, o, causal=causal)
     forward.run(q, k, v, o, lse, stream=torch.cuda.current_stream().cuda_stream)
+    torch.cuda.synchronize()
     plan = context.plan(q, k, v, o, causal=causal, backward=True, gradients=gradients, **choice)
     return bound(plan, (q, k, v, o, lse), gradients)
 

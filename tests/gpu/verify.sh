@@ -63,7 +63,8 @@ for dtype in fp16 bf16; do
       start step "backward-full-$arch-$dtype-$head_dim" "$kiln" verify $one --head-dim $head_dim
     done
     start step "backward-every-$arch-$dtype" "$kiln" verify $one --head-dim "$every"
-    start step "backward-pairs-$arch-$dtype" "$kiln" verify $one --head-dim 192 --head-dim-v 128
+    start step "backward-pairs-$arch-$dtype" "$kiln" verify $one --head-dim 192 \
+      --head-dim-v 128
     start step "backward-deterministic-$arch-$dtype" "$kiln" verify $one --deterministic \
       --head-dim 40,64,128,192,256
   done
@@ -79,8 +80,8 @@ for tool in racecheck memcheck synccheck; do
         --device cuda:0 --arch $1 --dtype $2 --head-dim $3 --mask causal --$order
     done
   done
-  start clean "$tool-standard" $tool "$kiln" verify --pass forward --device cuda:0 --arch sm_90 --dtype bf16 \
-    --head-dim 64 --mask causal --algorithm standard --quick
+  start clean "$tool-standard" $tool "$kiln" verify --pass forward --device cuda:0 --arch sm_90 \
+    --dtype bf16 --head-dim 64 --mask causal --algorithm standard --quick
 done
 wait
 verdicts=$(grep -oE '[0-9]+ passed, [0-9]+ failed' "$out/summary.txt")
