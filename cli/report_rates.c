@@ -78,19 +78,22 @@ static bool leads_roofline(const kiln__report *r, int index) {
 
 /* ---- what a timing is called ---- */
 
-/* "bf16, head_dim 192 (v 128), causal" */
+/* "bf16, head_dim 192 (v 128), causal", and the pass where it is backward */
 static void group_name(const kiln_attn_spec *spec, char *text, size_t size) {
   char columns[32] = "";
   if (spec->head_dim_v != spec->head_dim)
     snprintf(columns, sizeof columns, " (v %d)", (int)spec->head_dim_v);
-  snprintf(text, size, "%s, head_dim %d%s, %s", kiln__dtype_name(spec->dtype), (int)spec->head_dim,
-           columns, spec->mask == KILN_MASK_NONE ? "no mask" : kiln__mask_name(spec->mask));
+  snprintf(text, size, "%s, head_dim %d%s, %s%s", kiln__dtype_name(spec->dtype),
+           (int)spec->head_dim, columns,
+           spec->mask == KILN_MASK_NONE ? "no mask" : kiln__mask_name(spec->mask),
+           spec->pass == KILN_PASS_BACKWARD ? ", backward" : "");
 }
 
 static void family_name(const kiln_attn_spec *spec, char *text, size_t size) {
   const bool is_flash = spec->algorithm == KILN_ALGORITHM_FLASH;
-  snprintf(text, size, "%s%s%s", spec->arch, is_flash ? "" : " ",
-           is_flash ? "" : kiln__algorithm_name(spec->algorithm));
+  snprintf(text, size, "%s%s%s%s", spec->arch, is_flash ? "" : " ",
+           is_flash ? "" : kiln__algorithm_name(spec->algorithm),
+           spec->deterministic ? " deterministic" : "");
 }
 
 /* The family, with the tile where another line of the chart has the same one. */

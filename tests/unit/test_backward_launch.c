@@ -365,7 +365,7 @@ START_TEST(a_kernel_is_named_with_its_mode) {
 END_TEST
 
 Suite *suite_backward_launch(void) {
-  Suite *suite = suite_create("backward-launch");
+  Suite *suite = suite_create("backward_launch");
   TCase *tests = tcase_create("backward-launch");
   tcase_add_test(tests, a_backward_record);
   tcase_add_loop_test(tests, every_fault_is_named, 0, (int)(sizeof faults / sizeof faults[0]));

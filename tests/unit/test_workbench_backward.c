@@ -15,13 +15,13 @@ enum { DIM = 64 }; /* of the fake's record, which is bf16 and without a mask */
 
 /* clang-format off */
 #define RECORD(family, layout, pass, entry)                                                      \
-  "{\"format\":1,\"kiln\":\"0.1.0\",\"family\":\"" family "\",\"layout\":\"" layout "\","           \
-  "\"align\":16,\"spec\":{\"arch\":\"sm_90a\",\"pass\":\"" pass "\",\"algorithm\":\"flash\","       \
-  "\"dtype\":\"bf16\",\"head_dim\":64,\"head_dim_v\":64,\"mask\":\"none\"%s},"                     \
-  "\"tile\":{\"block_m\":64,\"block_n\":64,\"num_stages\":2,\"num_warps\":4},"                     \
-  "\"workspace\":[],\"entries\":[{\"name\":\"" entry "\",\"threads\":128,\"cluster\":1,"           \
+  "{\"format\":1,\"kiln\":\"0.1.0\",\"family\":\"" family "\",\"layout\":\"" layout "\","        \
+  "\"align\":16,\"spec\":{\"arch\":\"sm_90a\",\"pass\":\"" pass "\",\"algorithm\":\"flash\","    \
+  "\"dtype\":\"bf16\",\"head_dim\":64,\"head_dim_v\":64,\"mask\":\"none\"%s},"                   \
+  "\"tile\":{\"block_m\":64,\"block_n\":64,\"num_stages\":2,\"num_warps\":4},"                   \
+  "\"workspace\":[],\"entries\":[{\"name\":\"" entry "\",\"threads\":128,\"cluster\":1,"         \
   "\"shared_bytes\":0,\"persistent\":0,"                                                         \
-  "\"grid\":[[\"seqlen_k\",64],[\"num_heads_k\",1],[\"batch\",1]],\"params\":[\"args\"]}],"          \
+  "\"grid\":[[\"seqlen_k\",64],[\"num_heads_k\",1],[\"batch\",1]],\"params\":[\"args\"]}],"      \
   "\"smem\":[]}"
 /* clang-format on */
 
@@ -317,7 +317,7 @@ START_TEST(a_wrong_kernel_is_never_timed) {
 END_TEST
 
 Suite *suite_workbench_backward(void) {
-  Suite *suite = suite_create("workbench-backward");
+  Suite *suite = suite_create("workbench_backward");
   TCase *tests = tcase_create("workbench-backward");
   tcase_set_timeout(tests, 60);
   tcase_add_loop_test(tests, a_right_kernel_is_timed, 0, 2);
