@@ -131,6 +131,32 @@ wide.axes = {
   { name = "num_stages", values = { 1, 2 } },
 }
 
+-- Set by H200 figures of head_dim 256 (2026-11-30): 8192 keys take 4,200 clocks a step, a tile of
+-- two thread blocks 8,000 besides; without the second one, sums of dQ cost another 1,000 a step.
+local fitted = {
+  tensor_share = 0.95, floats = 5, hidden = 0.7, block = 150, sums = 1000, tile = 8000,
+  latency = 900,
+}
+
+-- Clocks of a multiprocessor for one query block and for one tile; a tile of two thread blocks
+-- counts as twice the work. Read are both operands of S and dP, one of dV, dK and dQ for each of
+-- their columns, dS for each 64 columns of dQ; P and dS are stored and read twice.
+function wide.cost(spec, tile, arch)
+  local x = derive(spec, tile)
+  local blocks = tile.block_n // BLOCK
+  local d16, dv16 = layout.round_up(spec.head_dim, 16), layout.round_up(spec.head_dim_v, 16)
+  local scores = BLOCK * tile.block_n
+  local read = blocks * (2 * 3 * BLOCK * (d16 + dv16) + 2 * 2 * BLOCK * d16 + 6 * TILE)
+  local arriving = blocks * 2 * BLOCK * (d16 + dv16)
+  return {
+    tensor = 2 * scores * (3 * d16 + 2 * dv16) / arch.tensor_flops / fitted.tensor_share,
+    softmax = scores * (1 / arch.exp_clock + fitted.floats / arch.float_clock),
+    shared = (read + arriving) / arch.shared_bytes_clock, hidden = { fitted.hidden },
+    block = x.pair and blocks * fitted.block or fitted.block + fitted.sums,
+    latency = fitted.latency, ahead = 1, resident = 1, tile = blocks * fitted.tile, tail = 0.5,
+  }
+end
+
 function wide.record(spec, tile)
   local x = derive(spec, tile)
   local function box(rows) return { box_rows = rows, box_cols = PANEL, swizzle = 128 } end
