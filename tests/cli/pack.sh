@@ -323,7 +323,8 @@ refuses 18 "$work/none cannot be read (No such file or directory)" \
   pack build --manifest "$work/none"
 printf 'return {\n  { headdim = 64 },\n}\n' >"$work/wrong.lua"
 refuses 1 "$work/wrong.lua: row 1: there is no field 'headdim'; the fields are arch, pass, \
-algorithm, dtype, head_dim, head_dim_v, mask, block_m, block_n, num_stages, num_warps" \
+algorithm, dtype, head_dim, head_dim_v, mask, deterministic, block_m, block_n, num_stages, \
+num_warps" \
   pack build --manifest "$work/wrong.lua" --dry-run
 head -c 1048577 /dev/zero >"$work/wrong.lua"
 refuses 1 "$work/wrong.lua is larger than 1048576 bytes" pack build --manifest "$work/wrong.lua"
@@ -357,5 +358,22 @@ KILN_RECORD=$work/none/asked.jsonl try run --device emu --q "$q:layer0.q" --k "$
   --v "$q:layer0.v" --o "$work/o.npy"
 holds "a record that cannot be written is one warning: $rc" [ "$rc" = 0 ]
 holds "which names it" [ "$(grep -c "KILN_RECORD: $work/none/asked.jsonl" "$work/stderr")" = 1 ]
+
+# ---- the backward pass: packed where it is asked for, beside another mode of itself ----
+both="--arch sm_80 --algorithm flash --dtype bf16 --head-dim 64 --mask none"
+# shellcheck disable=SC2086
+try pack build $both --dry-run --json
+holds "the pass is forward unless it is given: $(cat "$work/stdout")" [ "$(field kernels)" = 1 ]
+# shellcheck disable=SC2086
+works pack build $both --pass backward --deterministic -o "$work/backward.pack"
+works pack ls "$work/backward.pack" --json
+figures pass backward
+figures deterministic 1
+printf "return { { arch = 'sm_80', algorithm = 'flash', dtype = 'bf16', head_dim = 64, \
+mask = 'none', pass = 'backward', deterministic = { 0, 1 } } }\n" >"$work/modes.lua"
+works pack build --manifest "$work/modes.lua" -o "$work/modes.pack"
+works pack ls "$work/modes.pack" --json
+figures deterministic 0 1
+figures default true true
 
 finish
