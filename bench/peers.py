@@ -11,9 +11,9 @@ Engines of a row take turns call by call, in an order drawn anew each turn, so t
 same clocks: device events around one call, L2 flushed before it, the median of the samples. An
 engine that refuses a shape is left out. Inputs are random and normal. FLOPs are
 2 b h s^2 (head_dim + head_dim_v), half of it when causal, and 2.5 times as many in the backward
-pass (--backward: everything between do and the gradients, from the forward pass's lse); `matmul` is a product of 8192^3, the
-ceiling of the same minute. Figures of different runs are not comparable: power and clocks move
-them by several per cent; ratios within one run are.
+pass (--backward: everything between do and the gradients, from the forward pass's lse); `matmul`
+is a product of 8192^3, the ceiling of the same minute. Figures of different runs are not
+comparable: power and clocks move them by several per cent; ratios within one run are.
 """
 
 import argparse
