@@ -23,6 +23,7 @@ typedef struct share {
 typedef struct row {
   const double *q, *dout, *k, *v;
   double *dq, *dk, *dv;
+  double q_square;
   int64_t seen, dim, dim_v;
   int64_t k_step, v_step, dk_step, dv_step; /* from key to key */
 } row;
@@ -43,16 +44,13 @@ static void add_key(const row *r, int64_t j, double p, double ds, double size, d
                     double *dk_terms) {
   const double *k = r->k + j * r->k_step;
   double *dk = r->dk + j * r->dk_step, *dv = r->dv + j * r->dv_step;
-  double k_square = 0, q_square = 0;
   for (int64_t d = 0; d < r->dim; d++) {
     r->dq[d] += ds * k[d];
     dk[d] += ds * r->q[d];
-    k_square += k[d] * k[d];
-    q_square += r->q[d] * r->q[d];
   }
   for (int64_t d = 0; d < r->dim_v; d++) dv[d] += p * r->dout[d];
-  *dq_terms += size * size * k_square;
-  *dk_terms += size * size * q_square;
+  *dq_terms += size * size * kiln__reference_dot(k, k, r->dim);
+  *dk_terms += size * size * r->q_square;
 }
 
 static void differentiate(const share *s, const row *r, int64_t index) {
@@ -74,7 +72,7 @@ static void do_row(const share *s, int64_t batch, int64_t head, int64_t i, int64
   const int64_t head_k = head / (p->num_heads / p->num_heads_k), heads_k = p->num_heads_k;
   const int64_t query = (batch * p->seqlen_q + i) * p->num_heads + head;
   const int64_t key = batch * p->seqlen_k * heads_k + head_k;
-  const row r = {
+  row r = {
       .q = p->q + batch * p->q_stride.batch + i * p->q_stride.row + head * p->q_stride.head,
       .dout = s->dout + query * p->head_dim_v,
       .k = p->k + batch * p->k_stride.batch + head_k * p->k_stride.head,
@@ -90,6 +88,7 @@ static void do_row(const share *s, int64_t batch, int64_t head, int64_t i, int64
       .dk_step = heads_k * p->head_dim,
       .dv_step = heads_k * p->head_dim_v,
   };
+  r.q_square = kiln__reference_dot(r.q, r.q, r.dim);
   differentiate(s, &r, index);
 }
 
