@@ -170,7 +170,7 @@ static double worse(double a, double b) { return isnan(a) || a > b ? a : b; }
 static void measure(const comparison *c, kiln__figures *f) {
   const kiln__inputs *in = c->in;
   const int64_t rows = (int64_t)in->q.rows * (in->q.heads / in->k.heads);
-  f->tolerance = kiln__tolerance_gradient((kiln__tensor_dtype)in->dtype);
+  f->tolerance = kiln__tolerance_gradient((kiln__tensor_dtype)in->dtype, in->q.rows, in->k.rows);
   f->o_passes = f->lse_passes = true;
   for (int g = 0; g < GRADIENTS; g++) {
     f->gradients[g] = figure_of(&c->tallies[g]);

@@ -152,9 +152,10 @@ double kiln__tolerance_o(kiln__tensor_dtype dtype, int64_t seqlen_k) {
   return dtype == KILN__TENSOR_FP16 ? 6e-4 : NAN;
 }
 
-double kiln__tolerance_gradient(kiln__tensor_dtype dtype) {
-  if (dtype == KILN__TENSOR_BF16) return 4e-3;
-  return dtype == KILN__TENSOR_FP16 ? 6e-4 : NAN;
+double kiln__tolerance_gradient(kiln__tensor_dtype dtype, int64_t seqlen_q, int64_t seqlen_k) {
+  const int few = seqlen_q < 64 || seqlen_k < 64; /* errors do not average out */
+  if (dtype == KILN__TENSOR_BF16) return few ? 6e-3 : 4e-3;
+  return dtype == KILN__TENSOR_FP16 ? (few ? 8e-4 : 6e-4) : NAN;
 }
 
 /* An empty row's LSE has to match exactly, so that its tolerance is 0 and not infinite. */

@@ -69,7 +69,7 @@ double kiln__error_lse(const float *result, const double *reference, int64_t cou
 double kiln__tolerance_o(kiln__tensor_dtype dtype, int64_t seqlen_k);
 
 /* The same of dq, dk and dv. */
-double kiln__tolerance_gradient(kiln__tensor_dtype dtype);
+double kiln__tolerance_gradient(kiln__tensor_dtype dtype, int64_t seqlen_q, int64_t seqlen_k);
 
 /* The largest error accepted beside an LSE of this value. */
 double kiln__tolerance_lse(double lse);

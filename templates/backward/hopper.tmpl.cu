@@ -8,9 +8,9 @@
  * while the next is computed, so the consumers may drift apart by a block.
  *
  * The statistics of the queries come in through the tensor cores: a row's -lse / scale and -delta
- * are three bf16 numbers each, and the first instruction of S^T and of dP^T multiplies them by
+ * are three bf16 numbers each, and the last instruction of S^T and of dP^T multiplies them by
  * ones. So P = 2^((S - lse / scale) c) and dS = P (dP - delta) cost one multiplication a score
- * each, and the accumulators need not be cleared. */
+ * each. */
 //@ include("backward/hopper_preprocess.tmpl.cu")
 //@ include("backward/hopper_convert.tmpl.cu")
 

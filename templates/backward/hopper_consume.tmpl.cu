@@ -20,15 +20,18 @@ DEV u32 descriptor(u32 address, u32 panel_stride) {
 /* ---- products; all are started only ---- */
 
 //@ local function by_row(k, rows) return k // 4 * rows * 8 + k % 4 * 2 end
-/* s (64 keys x ${block_m} queries) = K Q^T - lse / scale, of the ring's place */
+/* s (64 keys x ${block_m} queries) = K Q^T - lse / scale, of the ring's place. The products first,
+ * in the forward pass's order: then S is what lse was made of, and of large scores only the
+ * difference is rounded. */
 DEV void issue_scores(const Consumer *me, float *s, int slot) {
   const u32 q = me->q_rows + slot * ${q_panels.total // 16};
   const u32 statistics = me->statistics + slot * ${block_m};
   wgmma_fence();
-  wgmma_set_rs_n${block_m}_bf16_flat(s, me->ones_s, statistics, 0);
 //@ for k = 0, d16 // 16 - 1 do
-  wgmma_add_ss_n${block_m}_${dtype}(s, me->k, ${by_row(k, block_n)}, q, ${by_row(k, block_m)});
+//@ local product = ("wgmma_%s_ss_n%d_%s"):format(k == 0 and "set" or "add", block_m, dtype)
+  ${product}(s, me->k, ${by_row(k, block_n)}, q, ${by_row(k, block_m)});
 //@ end
+  wgmma_add_rs_n${block_m}_bf16_flat(s, me->ones_s, statistics, 0);
   wgmma_commit();
 }
 /* t (64 keys x ${block_m} queries) = V dO^T - delta */
@@ -36,10 +39,11 @@ DEV void issue_gradients(const Consumer *me, float *t, int slot) {
   const u32 dout = me->do_rows + slot * ${do_panels.total // 16};
   const u32 statistics = me->statistics + slot * ${block_m};
   wgmma_fence();
-  wgmma_set_ss_n${block_m}_bf16_flat(t, me->ones, 0, statistics, 0);
 //@ for k = 0, dv16 // 16 - 1 do
-  wgmma_add_ss_n${block_m}_${dtype}(t, me->v, ${by_row(k, block_n)}, dout, ${by_row(k, block_m)});
+//@ local product = ("wgmma_%s_ss_n%d_%s"):format(k == 0 and "set" or "add", block_m, dtype)
+  ${product}(t, me->v, ${by_row(k, block_n)}, dout, ${by_row(k, block_m)});
 //@ end
+  wgmma_add_ss_n${block_m}_bf16_flat(t, me->ones, 0, statistics, 0);
   wgmma_commit();
 }
 //@ for _, t in ipairs { { name = "dv", of = "dout", columns = "do_columns", n = dv16,

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype bf16 --head-dim 128 --causal --block-m 64 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id eeb8ae701d2b1f9f347cfb8344ae386494571cf4bd5c3e0619cc26bc844cb7d7
+// source id 05941d6d020958ced8c2607f97e167cfe1444b7e40d35e1beb2bdef3458492de
 // family hopper_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=64 block_n=128 num_stages=2 num_warps=12
@@ -166,6 +166,24 @@ DEV void wgmma_commit(void) {
                "+f"((d)[55]), "+f"((d)[56]), "+f"((d)[57]), "+f"((d)[58]), "+f"((d)[59]), \
                "+f"((d)[60]), "+f"((d)[61]), "+f"((d)[62]), "+f"((d)[63]) \
                : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b), "n"(b_step))
+#define wgmma_add_rs_n64_bf16_flat(d, a, b, b_step) asm volatile("{\n" \
+               ".reg .b32 x, y;\n" \
+               ".reg .b64 da, db;\n" \
+               "add.u32 y, %36, %37;\n" \
+               "mov.b64 db, {y, 8};\n" \
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, " \
+               "%6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+               "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, db, 1, " \
+               "1, 1, 0;\n" \
+               "}" \
+               : "+f"((d)[0]), "+f"((d)[1]), "+f"((d)[2]), "+f"((d)[3]), "+f"((d)[4]), \
+               "+f"((d)[5]), "+f"((d)[6]), "+f"((d)[7]), "+f"((d)[8]), "+f"((d)[9]), \
+               "+f"((d)[10]), "+f"((d)[11]), "+f"((d)[12]), "+f"((d)[13]), "+f"((d)[14]), \
+               "+f"((d)[15]), "+f"((d)[16]), "+f"((d)[17]), "+f"((d)[18]), "+f"((d)[19]), \
+               "+f"((d)[20]), "+f"((d)[21]), "+f"((d)[22]), "+f"((d)[23]), "+f"((d)[24]), \
+               "+f"((d)[25]), "+f"((d)[26]), "+f"((d)[27]), "+f"((d)[28]), "+f"((d)[29]), \
+               "+f"((d)[30]), "+f"((d)[31]) \
+               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b), "n"(b_step))
 #define wgmma_add_ss_n64_bf16(d, a, a_step, b, b_step) asm volatile("{\n" \
                ".reg .b32 x, y;\n" \
                ".reg .b64 da, db;\n" \
@@ -173,6 +191,25 @@ DEV void wgmma_commit(void) {
                "mov.b64 da, {x, 0x40000040};\n" \
                "add.u32 y, %33, %35;\n" \
                "mov.b64 db, {y, 0x40000040};\n" \
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, " \
+               "%6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+               "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, da, db, 1, 1, 1, 0, 0;\n" \
+               "}" \
+               : "+f"((d)[0]), "+f"((d)[1]), "+f"((d)[2]), "+f"((d)[3]), "+f"((d)[4]), \
+               "+f"((d)[5]), "+f"((d)[6]), "+f"((d)[7]), "+f"((d)[8]), "+f"((d)[9]), \
+               "+f"((d)[10]), "+f"((d)[11]), "+f"((d)[12]), "+f"((d)[13]), "+f"((d)[14]), \
+               "+f"((d)[15]), "+f"((d)[16]), "+f"((d)[17]), "+f"((d)[18]), "+f"((d)[19]), \
+               "+f"((d)[20]), "+f"((d)[21]), "+f"((d)[22]), "+f"((d)[23]), "+f"((d)[24]), \
+               "+f"((d)[25]), "+f"((d)[26]), "+f"((d)[27]), "+f"((d)[28]), "+f"((d)[29]), \
+               "+f"((d)[30]), "+f"((d)[31]) \
+               : "r"(a), "r"(b), "n"(a_step), "n"(b_step))
+#define wgmma_add_ss_n64_bf16_flat(d, a, a_step, b, b_step) asm volatile("{\n" \
+               ".reg .b32 x, y;\n" \
+               ".reg .b64 da, db;\n" \
+               "add.u32 x, %32, %34;\n" \
+               "mov.b64 da, {x, 0};\n" \
+               "add.u32 y, %33, %35;\n" \
+               "mov.b64 db, {y, 8};\n" \
                "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, " \
                "%6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
                "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, da, db, 1, 1, 1, 0, 0;\n" \
@@ -204,31 +241,13 @@ DEV void wgmma_commit(void) {
                "+f"((d)[25]), "+f"((d)[26]), "+f"((d)[27]), "+f"((d)[28]), "+f"((d)[29]), \
                "+f"((d)[30]), "+f"((d)[31]) \
                : "r"(a), "r"(b), "n"(a_step), "n"(b_step))
-#define wgmma_set_rs_n64_bf16_flat(d, a, b, b_step) asm volatile("{\n" \
-               ".reg .b32 x, y;\n" \
-               ".reg .b64 da, db;\n" \
-               "add.u32 y, %36, %37;\n" \
-               "mov.b64 db, {y, 8};\n" \
-               "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, " \
-               "%6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
-               "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, db, 0, " \
-               "1, 1, 0;\n" \
-               "}" \
-               : "=f"((d)[0]), "=f"((d)[1]), "=f"((d)[2]), "=f"((d)[3]), "=f"((d)[4]), \
-               "=f"((d)[5]), "=f"((d)[6]), "=f"((d)[7]), "=f"((d)[8]), "=f"((d)[9]), \
-               "=f"((d)[10]), "=f"((d)[11]), "=f"((d)[12]), "=f"((d)[13]), "=f"((d)[14]), \
-               "=f"((d)[15]), "=f"((d)[16]), "=f"((d)[17]), "=f"((d)[18]), "=f"((d)[19]), \
-               "=f"((d)[20]), "=f"((d)[21]), "=f"((d)[22]), "=f"((d)[23]), "=f"((d)[24]), \
-               "=f"((d)[25]), "=f"((d)[26]), "=f"((d)[27]), "=f"((d)[28]), "=f"((d)[29]), \
-               "=f"((d)[30]), "=f"((d)[31]) \
-               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b), "n"(b_step))
-#define wgmma_set_ss_n64_bf16_flat(d, a, a_step, b, b_step) asm volatile("{\n" \
+#define wgmma_set_ss_n64_bf16(d, a, a_step, b, b_step) asm volatile("{\n" \
                ".reg .b32 x, y;\n" \
                ".reg .b64 da, db;\n" \
                "add.u32 x, %32, %34;\n" \
-               "mov.b64 da, {x, 0};\n" \
+               "mov.b64 da, {x, 0x40000040};\n" \
                "add.u32 y, %33, %35;\n" \
-               "mov.b64 db, {y, 8};\n" \
+               "mov.b64 db, {y, 0x40000040};\n" \
                "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, " \
                "%6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
                "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, da, db, 0, 1, 1, 0, 0;\n" \
@@ -322,9 +341,9 @@ typedef struct {
  * while the next is computed, so the consumers may drift apart by a block.
  *
  * The statistics of the queries come in through the tensor cores: a row's -lse / scale and -delta
- * are three bf16 numbers each, and the first instruction of S^T and of dP^T multiplies them by
+ * are three bf16 numbers each, and the last instruction of S^T and of dP^T multiplies them by
  * ones. So P = 2^((S - lse / scale) c) and dS = P (dP - delta) cost one multiplication a score
- * each, and the accumulators need not be cleared. */
+ * each. */
 /* ---- before: statistics of the queries, and sums that begin at 0 ---- */
 
 /* -lse / scale and -delta = -rowsum(dO o) of a query as three bf16 numbers each, which together
@@ -572,13 +591,14 @@ DEV u32 descriptor(u32 address, u32 panel_stride) {
 
 /* ---- products; all are started only ---- */
 
-/* s (64 keys x 64 queries) = K Q^T - lse / scale, of the ring's place */
+/* s (64 keys x 64 queries) = K Q^T - lse / scale, of the ring's place. The products first,
+ * in the forward pass's order: then S is what lse was made of, and of large scores only the
+ * difference is rounded. */
 DEV void issue_scores(const Consumer *me, float *s, int slot) {
   const u32 q = me->q_rows + slot * 1024;
   const u32 statistics = me->statistics + slot * 64;
   wgmma_fence();
-  wgmma_set_rs_n64_bf16_flat(s, me->ones_s, statistics, 0);
-  wgmma_add_ss_n64_bf16(s, me->k, 0, q, 0);
+  wgmma_set_ss_n64_bf16(s, me->k, 0, q, 0);
   wgmma_add_ss_n64_bf16(s, me->k, 2, q, 2);
   wgmma_add_ss_n64_bf16(s, me->k, 4, q, 4);
   wgmma_add_ss_n64_bf16(s, me->k, 6, q, 6);
@@ -586,6 +606,7 @@ DEV void issue_scores(const Consumer *me, float *s, int slot) {
   wgmma_add_ss_n64_bf16(s, me->k, 1026, q, 514);
   wgmma_add_ss_n64_bf16(s, me->k, 1028, q, 516);
   wgmma_add_ss_n64_bf16(s, me->k, 1030, q, 518);
+  wgmma_add_rs_n64_bf16_flat(s, me->ones_s, statistics, 0);
   wgmma_commit();
 }
 /* t (64 keys x 64 queries) = V dO^T - delta */
@@ -593,8 +614,7 @@ DEV void issue_gradients(const Consumer *me, float *t, int slot) {
   const u32 dout = me->do_rows + slot * 1024;
   const u32 statistics = me->statistics + slot * 64;
   wgmma_fence();
-  wgmma_set_ss_n64_bf16_flat(t, me->ones, 0, statistics, 0);
-  wgmma_add_ss_n64_bf16(t, me->v, 0, dout, 0);
+  wgmma_set_ss_n64_bf16(t, me->v, 0, dout, 0);
   wgmma_add_ss_n64_bf16(t, me->v, 2, dout, 2);
   wgmma_add_ss_n64_bf16(t, me->v, 4, dout, 4);
   wgmma_add_ss_n64_bf16(t, me->v, 6, dout, 6);
@@ -602,6 +622,7 @@ DEV void issue_gradients(const Consumer *me, float *t, int slot) {
   wgmma_add_ss_n64_bf16(t, me->v, 1026, dout, 514);
   wgmma_add_ss_n64_bf16(t, me->v, 1028, dout, 516);
   wgmma_add_ss_n64_bf16(t, me->v, 1030, dout, 518);
+  wgmma_add_ss_n64_bf16_flat(t, me->ones, 0, statistics, 0);
   wgmma_commit();
 }
 /* dv (64 keys x 128) += p dout */

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype fp16 --head-dim 64 --deterministic --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 89d37f62a90e5c0f353c2b61650000da3dc79b6c06fbe32d90e14c81e4669e5d
+// source id 8649700d8cc55c6f2737ceddece954600a42657737e5471f99092d84da301a9a
 // family hopper_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none deterministic=1
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -181,6 +181,32 @@ DEV void wgmma_commit(void) {
   asm volatile("wgmma.commit_group.sync.aligned;" :: : "memory");
 }
 #define wgmma_wait(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
+#define wgmma_add_rs_n128_bf16_flat(d, a, b, b_step) asm volatile("{\n" \
+               ".reg .b32 x, y;\n" \
+               ".reg .b64 da, db;\n" \
+               "add.u32 y, %68, %69;\n" \
+               "mov.b64 db, {y, 8};\n" \
+               "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, " \
+               "%6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+               "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, " \
+               "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, " \
+               "%54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, db, 1, " \
+               "1, 1, 0;\n" \
+               "}" \
+               : "+f"((d)[0]), "+f"((d)[1]), "+f"((d)[2]), "+f"((d)[3]), "+f"((d)[4]), \
+               "+f"((d)[5]), "+f"((d)[6]), "+f"((d)[7]), "+f"((d)[8]), "+f"((d)[9]), \
+               "+f"((d)[10]), "+f"((d)[11]), "+f"((d)[12]), "+f"((d)[13]), "+f"((d)[14]), \
+               "+f"((d)[15]), "+f"((d)[16]), "+f"((d)[17]), "+f"((d)[18]), "+f"((d)[19]), \
+               "+f"((d)[20]), "+f"((d)[21]), "+f"((d)[22]), "+f"((d)[23]), "+f"((d)[24]), \
+               "+f"((d)[25]), "+f"((d)[26]), "+f"((d)[27]), "+f"((d)[28]), "+f"((d)[29]), \
+               "+f"((d)[30]), "+f"((d)[31]), "+f"((d)[32]), "+f"((d)[33]), "+f"((d)[34]), \
+               "+f"((d)[35]), "+f"((d)[36]), "+f"((d)[37]), "+f"((d)[38]), "+f"((d)[39]), \
+               "+f"((d)[40]), "+f"((d)[41]), "+f"((d)[42]), "+f"((d)[43]), "+f"((d)[44]), \
+               "+f"((d)[45]), "+f"((d)[46]), "+f"((d)[47]), "+f"((d)[48]), "+f"((d)[49]), \
+               "+f"((d)[50]), "+f"((d)[51]), "+f"((d)[52]), "+f"((d)[53]), "+f"((d)[54]), \
+               "+f"((d)[55]), "+f"((d)[56]), "+f"((d)[57]), "+f"((d)[58]), "+f"((d)[59]), \
+               "+f"((d)[60]), "+f"((d)[61]), "+f"((d)[62]), "+f"((d)[63]) \
+               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b), "n"(b_step))
 #define wgmma_add_rs_n64_fp16_t(d, a, b, b_step) asm volatile("{\n" \
                ".reg .b32 x, y;\n" \
                ".reg .b64 da, db;\n" \
@@ -199,6 +225,33 @@ DEV void wgmma_commit(void) {
                "+f"((d)[25]), "+f"((d)[26]), "+f"((d)[27]), "+f"((d)[28]), "+f"((d)[29]), \
                "+f"((d)[30]), "+f"((d)[31]) \
                : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b), "n"(b_step))
+#define wgmma_add_ss_n128_bf16_flat(d, a, a_step, b, b_step) asm volatile("{\n" \
+               ".reg .b32 x, y;\n" \
+               ".reg .b64 da, db;\n" \
+               "add.u32 x, %64, %66;\n" \
+               "mov.b64 da, {x, 0};\n" \
+               "add.u32 y, %65, %67;\n" \
+               "mov.b64 db, {y, 8};\n" \
+               "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, " \
+               "%6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+               "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, " \
+               "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, " \
+               "%54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, da, db, 1, 1, 1, 0, 0;\n" \
+               "}" \
+               : "+f"((d)[0]), "+f"((d)[1]), "+f"((d)[2]), "+f"((d)[3]), "+f"((d)[4]), \
+               "+f"((d)[5]), "+f"((d)[6]), "+f"((d)[7]), "+f"((d)[8]), "+f"((d)[9]), \
+               "+f"((d)[10]), "+f"((d)[11]), "+f"((d)[12]), "+f"((d)[13]), "+f"((d)[14]), \
+               "+f"((d)[15]), "+f"((d)[16]), "+f"((d)[17]), "+f"((d)[18]), "+f"((d)[19]), \
+               "+f"((d)[20]), "+f"((d)[21]), "+f"((d)[22]), "+f"((d)[23]), "+f"((d)[24]), \
+               "+f"((d)[25]), "+f"((d)[26]), "+f"((d)[27]), "+f"((d)[28]), "+f"((d)[29]), \
+               "+f"((d)[30]), "+f"((d)[31]), "+f"((d)[32]), "+f"((d)[33]), "+f"((d)[34]), \
+               "+f"((d)[35]), "+f"((d)[36]), "+f"((d)[37]), "+f"((d)[38]), "+f"((d)[39]), \
+               "+f"((d)[40]), "+f"((d)[41]), "+f"((d)[42]), "+f"((d)[43]), "+f"((d)[44]), \
+               "+f"((d)[45]), "+f"((d)[46]), "+f"((d)[47]), "+f"((d)[48]), "+f"((d)[49]), \
+               "+f"((d)[50]), "+f"((d)[51]), "+f"((d)[52]), "+f"((d)[53]), "+f"((d)[54]), \
+               "+f"((d)[55]), "+f"((d)[56]), "+f"((d)[57]), "+f"((d)[58]), "+f"((d)[59]), \
+               "+f"((d)[60]), "+f"((d)[61]), "+f"((d)[62]), "+f"((d)[63]) \
+               : "r"(a), "r"(b), "n"(a_step), "n"(b_step))
 #define wgmma_add_ss_n128_fp16(d, a, a_step, b, b_step) asm volatile("{\n" \
                ".reg .b32 x, y;\n" \
                ".reg .b64 da, db;\n" \
@@ -245,40 +298,14 @@ DEV void wgmma_commit(void) {
                "+f"((d)[25]), "+f"((d)[26]), "+f"((d)[27]), "+f"((d)[28]), "+f"((d)[29]), \
                "+f"((d)[30]), "+f"((d)[31]) \
                : "r"(a), "r"(b), "n"(a_step), "n"(b_step))
-#define wgmma_set_rs_n128_bf16_flat(d, a, b, b_step) asm volatile("{\n" \
-               ".reg .b32 x, y;\n" \
-               ".reg .b64 da, db;\n" \
-               "add.u32 y, %68, %69;\n" \
-               "mov.b64 db, {y, 8};\n" \
-               "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, " \
-               "%6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
-               "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, " \
-               "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, " \
-               "%54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, db, 0, " \
-               "1, 1, 0;\n" \
-               "}" \
-               : "=f"((d)[0]), "=f"((d)[1]), "=f"((d)[2]), "=f"((d)[3]), "=f"((d)[4]), \
-               "=f"((d)[5]), "=f"((d)[6]), "=f"((d)[7]), "=f"((d)[8]), "=f"((d)[9]), \
-               "=f"((d)[10]), "=f"((d)[11]), "=f"((d)[12]), "=f"((d)[13]), "=f"((d)[14]), \
-               "=f"((d)[15]), "=f"((d)[16]), "=f"((d)[17]), "=f"((d)[18]), "=f"((d)[19]), \
-               "=f"((d)[20]), "=f"((d)[21]), "=f"((d)[22]), "=f"((d)[23]), "=f"((d)[24]), \
-               "=f"((d)[25]), "=f"((d)[26]), "=f"((d)[27]), "=f"((d)[28]), "=f"((d)[29]), \
-               "=f"((d)[30]), "=f"((d)[31]), "=f"((d)[32]), "=f"((d)[33]), "=f"((d)[34]), \
-               "=f"((d)[35]), "=f"((d)[36]), "=f"((d)[37]), "=f"((d)[38]), "=f"((d)[39]), \
-               "=f"((d)[40]), "=f"((d)[41]), "=f"((d)[42]), "=f"((d)[43]), "=f"((d)[44]), \
-               "=f"((d)[45]), "=f"((d)[46]), "=f"((d)[47]), "=f"((d)[48]), "=f"((d)[49]), \
-               "=f"((d)[50]), "=f"((d)[51]), "=f"((d)[52]), "=f"((d)[53]), "=f"((d)[54]), \
-               "=f"((d)[55]), "=f"((d)[56]), "=f"((d)[57]), "=f"((d)[58]), "=f"((d)[59]), \
-               "=f"((d)[60]), "=f"((d)[61]), "=f"((d)[62]), "=f"((d)[63]) \
-               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b), "n"(b_step))
-#define wgmma_set_ss_n128_bf16_flat(d, a, a_step, b, b_step) asm volatile("{\n" \
+#define wgmma_set_ss_n128_fp16(d, a, a_step, b, b_step) asm volatile("{\n" \
                ".reg .b32 x, y;\n" \
                ".reg .b64 da, db;\n" \
                "add.u32 x, %64, %66;\n" \
-               "mov.b64 da, {x, 0};\n" \
+               "mov.b64 da, {x, 0x40000040};\n" \
                "add.u32 y, %65, %67;\n" \
-               "mov.b64 db, {y, 8};\n" \
-               "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, " \
+               "mov.b64 db, {y, 0x40000040};\n" \
+               "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, " \
                "%6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
                "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, " \
                "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, " \
@@ -382,9 +409,9 @@ typedef struct {
  * while the next is computed, so the consumers may drift apart by a block.
  *
  * The statistics of the queries come in through the tensor cores: a row's -lse / scale and -delta
- * are three bf16 numbers each, and the first instruction of S^T and of dP^T multiplies them by
+ * are three bf16 numbers each, and the last instruction of S^T and of dP^T multiplies them by
  * ones. So P = 2^((S - lse / scale) c) and dS = P (dP - delta) cost one multiplication a score
- * each, and the accumulators need not be cleared. */
+ * each. */
 /* ---- before: statistics of the queries, and sums that begin at 0 ---- */
 
 /* -lse / scale and -delta = -rowsum(dO o) of a query as three bf16 numbers each, which together
@@ -660,16 +687,18 @@ DEV u32 descriptor(u32 address, u32 panel_stride) {
 
 /* ---- products; all are started only ---- */
 
-/* s (64 keys x 128 queries) = K Q^T - lse / scale, of the ring's place */
+/* s (64 keys x 128 queries) = K Q^T - lse / scale, of the ring's place. The products first,
+ * in the forward pass's order: then S is what lse was made of, and of large scores only the
+ * difference is rounded. */
 DEV void issue_scores(const Consumer *me, float *s, int slot) {
   const u32 q = me->q_rows + slot * 1024;
   const u32 statistics = me->statistics + slot * 128;
   wgmma_fence();
-  wgmma_set_rs_n128_bf16_flat(s, me->ones_s, statistics, 0);
-  wgmma_add_ss_n128_fp16(s, me->k, 0, q, 0);
+  wgmma_set_ss_n128_fp16(s, me->k, 0, q, 0);
   wgmma_add_ss_n128_fp16(s, me->k, 2, q, 2);
   wgmma_add_ss_n128_fp16(s, me->k, 4, q, 4);
   wgmma_add_ss_n128_fp16(s, me->k, 6, q, 6);
+  wgmma_add_rs_n128_bf16_flat(s, me->ones_s, statistics, 0);
   wgmma_commit();
 }
 /* t (64 keys x 128 queries) = V dO^T - delta */
@@ -677,11 +706,11 @@ DEV void issue_gradients(const Consumer *me, float *t, int slot) {
   const u32 dout = me->do_rows + slot * 1024;
   const u32 statistics = me->statistics + slot * 128;
   wgmma_fence();
-  wgmma_set_ss_n128_bf16_flat(t, me->ones, 0, statistics, 0);
-  wgmma_add_ss_n128_fp16(t, me->v, 0, dout, 0);
+  wgmma_set_ss_n128_fp16(t, me->v, 0, dout, 0);
   wgmma_add_ss_n128_fp16(t, me->v, 2, dout, 2);
   wgmma_add_ss_n128_fp16(t, me->v, 4, dout, 4);
   wgmma_add_ss_n128_fp16(t, me->v, 6, dout, 6);
+  wgmma_add_ss_n128_bf16_flat(t, me->ones, 0, statistics, 0);
   wgmma_commit();
 }
 /* dv (64 keys x 64) += p dout */
