@@ -54,31 +54,31 @@ DEV void produce(u32 smem, Tile x, const TensorMap *map_q, const TensorMap *map_
 //@ end
  * who has added. */
 DEV void add_queries(u32 smem, Tile x, int group, const BackwardArgs *a) {
-  const int steps = steps_of(x, a);
-  char *sums = (char *)a->workspace + a->workspace_at[0];
-  u32 *semaphores = (u32 *)((char *)a->workspace + a->workspace_at[2]);
-  i64 block = ((i64)x.batch * a->num_heads + x.head_k * a->group) * a->m_blocks + x.m0;
+  const i64 block = ((i64)x.batch * a->num_heads + x.head_k * a->group) * a->m_blocks + x.m0;
+//@ if dq_mode == "keys" then
+  char *to = (char *)a->workspace + a->workspace_at[0] + block * ${dq_bytes};
+  u32 *semaphore = (u32 *)((char *)a->workspace + a->workspace_at[2]) + block;
+//@ else
+  char *to = (char *)a->workspace + a->workspace_at[0] + block * ${dq_bytes} + group * ${dq_part};
+  u32 *semaphore = (u32 *)((char *)a->workspace + a->workspace_at[2]) + 2 * block + group;
+//@ end
+//@ local count = dq_mode == "keys" and 1 or 2 -- semaphores of a query block
   int m = x.m0;
 #pragma unroll 1
-  for (int i = 0; i < steps; i++) {
+  for (int i = 0; i < steps_of(x, a); i++) {
 //@ if causal then
-    i64 seen = ((i64)m * ${block_m} + ${block_m - 1} + a->seqlen_k - a->seqlen_q) / ${block_n};
-    seen = seen < a->n_blocks - 1 ? seen : a->n_blocks - 1;
-    const int before = (int)seen - x.n;
+    /* The last key block that the query block sees; lengths end 2^12 below 2^31. */
+    const int seen = (m * ${block_m} - a->seqlen_q + ${block_m - 1} + a->seqlen_k) / ${block_n};
+    const int before = (seen < a->n_blocks ? seen : a->n_blocks - 1) - x.n;
 //@ else
     const int before = x.n;
 //@ end
-//@ if dq_mode == "keys" then
-    u32 *semaphore = semaphores + block;
-    const u32 turn = 2 * (u32)before + (u32)group;
-    char *to = sums + block * ${dq_bytes};
-//@ else
-    u32 *semaphore = semaphores + 2 * block + group;
-    const u32 turn = (u32)before;
-    char *to = sums + block * ${dq_bytes} + group * ${dq_part};
-//@ end
     bar_wait(dq_full(smem, group), i & 1);
-    semaphore_wait(semaphore, turn);
+//@ if dq_mode == "keys" then
+    semaphore_wait(semaphore, (u32)(2 * before + group));
+//@ else
+    semaphore_wait(semaphore, (u32)before);
+//@ end
     fence_async_global();
     bulk_add_fp32(to, smem + ${at.dq} + group * ${dq_part}, ${dq_part});
     bulk_commit();
@@ -86,10 +86,12 @@ DEV void add_queries(u32 smem, Tile x, int group, const BackwardArgs *a) {
     bar_arrive(dq_empty(smem, group));
     fence_async_global();
     red_add_u32_release(semaphore, 1);
-    block++;
+    semaphore += ${count};
+    to += ${dq_bytes};
     if (++m == a->m_blocks) {
       m = x.m0;
-      block += x.m0;
+      semaphore += (i64)x.m0 * ${count};
+      to += (i64)x.m0 * ${dq_bytes};
     }
   }
 }

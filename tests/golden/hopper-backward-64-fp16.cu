@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype fp16 --head-dim 64 --deterministic --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 8649700d8cc55c6f2737ceddece954600a42657737e5471f99092d84da301a9a
+// source id 0a507fb5e920bb0583c75e801e9d8abd293bee5176a822b0cc4a38137e71c3c6
 // family hopper_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none deterministic=1
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -639,19 +639,15 @@ DEV void produce(u32 smem, Tile x, const TensorMap *map_q, const TensorMap *map_
  * the first one adds first. A semaphore for each part of a query block counts
  * who has added. */
 DEV void add_queries(u32 smem, Tile x, int group, const BackwardArgs *a) {
-  const int steps = steps_of(x, a);
-  char *sums = (char *)a->workspace + a->workspace_at[0];
-  u32 *semaphores = (u32 *)((char *)a->workspace + a->workspace_at[2]);
-  i64 block = ((i64)x.batch * a->num_heads + x.head_k * a->group) * a->m_blocks + x.m0;
+  const i64 block = ((i64)x.batch * a->num_heads + x.head_k * a->group) * a->m_blocks + x.m0;
+  char *to = (char *)a->workspace + a->workspace_at[0] + block * 32768 + group * 16384;
+  u32 *semaphore = (u32 *)((char *)a->workspace + a->workspace_at[2]) + 2 * block + group;
   int m = x.m0;
 #pragma unroll 1
-  for (int i = 0; i < steps; i++) {
+  for (int i = 0; i < steps_of(x, a); i++) {
     const int before = x.n;
-    u32 *semaphore = semaphores + 2 * block + group;
-    const u32 turn = (u32)before;
-    char *to = sums + block * 32768 + group * 16384;
     bar_wait(dq_full(smem, group), i & 1);
-    semaphore_wait(semaphore, turn);
+    semaphore_wait(semaphore, (u32)before);
     fence_async_global();
     bulk_add_fp32(to, smem + 168448 + group * 16384, 16384);
     bulk_commit();
@@ -659,10 +655,12 @@ DEV void add_queries(u32 smem, Tile x, int group, const BackwardArgs *a) {
     bar_arrive(dq_empty(smem, group));
     fence_async_global();
     red_add_u32_release(semaphore, 1);
-    block++;
+    semaphore += 2;
+    to += 32768;
     if (++m == a->m_blocks) {
       m = x.m0;
-      block += x.m0;
+      semaphore += (i64)x.m0 * 2;
+      to += (i64)x.m0 * 32768;
     }
   }
 }
