@@ -20,7 +20,7 @@ local preferred = {
 
 -- Numbers that a thread may keep: about 60 registers remain for fragments and addresses. Scores and
 -- dq are computed in parts of at most so many. On an H200 dq was faster in two parts, scores were
--- slower; beside as many numbers of dv as CROWDED, causal ones would spill.
+-- slower, but beside as many numbers of dv as CROWDED they would spill.
 local MAX_LIVE, MAX_PART, ONE_PART, CROWDED = 200, 64, 32, 112
 
 -- ---- who computes what ----
@@ -66,7 +66,7 @@ local function derive(spec, tile)
   x.acc_numbers = x.dq.numbers * x.dq.parts * x.dq_threads -- of a block of dq in fp32
   if x.s then -- registers of a thread: dv or dk, and scores or their gradients or dq
     local kept = math.max(x.dk.numbers, x.dv.numbers)
-    part(x.s, spec.mask == "causal" and kept >= CROWDED and ONE_PART or MAX_PART)
+    part(x.s, kept >= CROWDED and ONE_PART or MAX_PART)
     x.live = math.max(kept + x.s.numbers, (x.is_ring and x.dk.numbers or kept) + x.dq.numbers)
   end
   local q_bytes = tile.block_m * x.qk_rows.pitch
@@ -166,6 +166,10 @@ function ampere.values(spec, tile, arch)
   x.causal, x.dtype, x.deterministic = spec.mask == "causal", spec.dtype, spec.deterministic == 1
   x.mma, x.pack = "mma_m16n8k16_" .. spec.dtype, dtype.pack
   x.unpack = "unpack_" .. spec.dtype
+  -- ds is formed from p in 11 bits: where p is laid out in 8, it goes to the second half as fp16
+  -- too, in the place of ds. With a ring that may still be read for the dq of the block before.
+  x.p_fp16 = spec.dtype == "bf16"
+  x.must_wait = x.p_fp16 and x.is_ring
   -- Adds of four numbers at once and stmatrix came with sm_90.
   x.is_hopper = arch.major >= 9
   return x

@@ -111,7 +111,8 @@ DEV void feed_${f[1]}(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
 /* ---- the two halves of a block ---- */
 
 //@ local slot = is_ring and " + slot" or ""
-//@ local ALL, HALF, P_READY = 1, 2, 4 -- barriers; HALF + 1: of the second half, P_READY + part
+//@ -- Barriers; HALF + 1: of the second half, P_READY + part
+//@ local ALL, HALF, DS_FREE, P_READY = 1, 2, 4, 5
 /* Computes a block of dq from ds and adds it. */
 DEV void give_dq(LanesAdd l, Place x, Step s, const BackwardArgs *a) {
   const i64 block = block_of(x.batch + fresh_zero(), s.head, s.block, a);
@@ -180,6 +181,12 @@ DEV void first_half(const BackwardArgs *a) {
       for (int i = 0; i < ${s.numbers}; i++)
         s[i] = ex2(fmaf(s[i], a->scale_log2, bias[i / ${8 * s.col_tiles} * 2 + i / 2 % 2]));
       lay_s(l.p, s, part);
+//@ if must_wait then
+      if (part == 0) named_sync(${DS_FREE}, ${threads});
+//@ end
+//@ if p_fp16 then
+      lay_p(l.p + ${at.ds - at.p}, s, part);
+//@ end
       named_arrive(${P_READY} + part, ${threads});
     }
     named_sync(${HALF}, ${half});
@@ -227,6 +234,9 @@ DEV void second_half(const BackwardArgs *a) {
   if (left > 1) feed_dout(ring + ${stage_bytes}, next_of(step, first, a), x.batch, a);
   cp_async_commit();
 //@ end
+//@ if must_wait then
+  if (left > 0) named_arrive(${DS_FREE}, ${threads});
+//@ end
 
   float dk[${dk.numbers}];
 #pragma unroll
@@ -247,7 +257,7 @@ DEV void second_half(const BackwardArgs *a) {
       for (int i = 0; i < ${s.numbers}; i++) dp[i] = bias[i / ${8 * s.col_tiles} * 2 + i / 2 % 2];
       gradients(dp, l.a, l.b, part);
       named_sync(${P_READY} + part, ${threads});
-      times_p(dp, l.p_read, part);
+      times_p(dp, l.p_read${p_fp16 and " + " .. at.ds - at.p or ""}, part);
       if (is_masked(x.first, step.block, a)) hide(dp, part, 0.0f, x.first, step.block, a);
       lay_s(l.p + ${at.ds - at.p}, dp, part);
     }
@@ -262,6 +272,9 @@ DEV void second_half(const BackwardArgs *a) {
     cp_async_commit();
     give_dq(lanes_dq(here + ${at.ds}, here + ${at.k}), x, step, a);
     slot = ${stage_bytes} - slot;
+//@ if must_wait then
+    if (left > 1) named_arrive(${DS_FREE}, ${threads});
+//@ end
 //@ else
     named_sync(${ALL}, ${threads});
     if (left > 1) feed_dout(ring, next, x.batch, a);

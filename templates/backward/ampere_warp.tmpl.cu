@@ -176,6 +176,7 @@ DEV void hide(float *x, int part, float with, int first_key, int block, const Ba
 }
 
 //@ local p_at = along(p_rows, "lane", ("%d * (%d * part + j)"):format(2 * s.cols, s.col_tiles))
+//@ local unpack_p = p_fp16 and "0x1p-12f * unpack_fp16" or unpack
 /* x *= p */
 DEV void times_p(float *x, u32 lane, int part) {
 #pragma unroll
@@ -187,25 +188,35 @@ DEV void times_p(float *x, u32 lane, int part) {
       ldmatrix_x4(r, ${p_at} + ${16 * s.rows * p_rows.pitch} * t);
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        y[2 * i] *= ${unpack}(r[i]);
-        y[2 * i + 1] *= ${unpack}(r[i] >> 16);
+        y[2 * i] *= ${unpack_p}(r[i]);
+        y[2 * i + 1] *= ${unpack_p}(r[i] >> 16);
       }
     }
   }
+//@ if p_fp16 then
+  sync_warp(); /* ds takes its place */
+//@ end
 }
 
 /* ---- results ---- */
 
 //@ local lays = {
-//@   { "s", s, p_rows }, { "dk", dk, qk_rows }, { "dv", dv, v_rows }, { "dq", dq, qk_rows },
+//@   { "s", s, p_rows }, { "p", s, p_rows },
+//@   { "dk", dk, qk_rows }, { "dv", dv, v_rows }, { "dq", dq, qk_rows },
 //@ }
 //@ for _, f in ipairs(lays) do
 //@ local name, split, rows = f[1], f[2], f[3]
+//@ if name ~= "p" or p_fp16 then
+//@ local packed = name == "p" and "pack_fp16(0x1p12f * y[2 * i], 0x1p12f * y[2 * i + 1])"
+//@                or pack .. "(y[2 * i], y[2 * i + 1])"
 //@ local j = split.parts and ("(%d * part + j)"):format(split.col_tiles) or "j"
 //@ local below = 16 * split.rows * rows.pitch
 //@ local chunks = 2 * split.cols .. " * " .. j .. (is_hopper and "" or " + i / 2")
 //@ local to = along(rows, "lane_to", chunks)
-//@ if name == "s" then
+//@ if name == "p" then
+/* Lays the warp's part of 2^12 p, rounded to fp16, into shared memory. */
+DEV void lay_p(u32 lane_to, const float *x, int part) {
+//@ elseif name == "s" then
 /* Lays the warp's part of p or ds, rounded to ${dtype}, into shared memory. */
 DEV void lay_s(u32 lane_to, const float *x, int part) {
 //@ else
@@ -230,17 +241,18 @@ DEV void lay_${name}(u32 to, const float *x${name == "dq" and ", int part" or ""
 //@ if is_hopper then
       u32 r[4];
 #pragma unroll
-      for (int i = 0; i < 4; i++) r[i] = ${pack}(y[2 * i], y[2 * i + 1]);
+      for (int i = 0; i < 4; i++) r[i] = ${packed};
       stmatrix_x4(${to} + ${below} * t, r);
 //@ else
 #pragma unroll
       for (int i = 0; i < 4; i++)
         sts_u32(${to} + ${below} * t + ${8 * rows.pitch} * (i % 2),
-                ${pack}(y[2 * i], y[2 * i + 1]));
+                ${packed});
 //@ end
     }
   }
 }
+//@ end
 //@ end
 
 //@ local me = is_ring and "fresh_member()" or "(thread_index() + (int)fresh_zero())"
