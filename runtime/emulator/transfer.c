@@ -220,6 +220,17 @@ void kiln__transfer_load(emu_thread *thread, emu_block *block, const emu_transfe
   if (machine->schedule == EMU_EAGER) land_rows(machine, machine->num_transfers - 1, t.rows);
 }
 
+/* A store reads what it sends: nobody need have written what is dropped outside the tensor. */
+static void check_sent(emu_thread *thread, const emu_transfer *t, emu_mark mark) {
+  for (u32 row = 0; row < t->rows; row++) {
+    u32 first = 0, end = 0;
+    if (!global_row(t, row, &first, &end)) continue;
+    for (u32 c = first / EMU_CHUNK * EMU_CHUNK; c < end; c += EMU_CHUNK)
+      kiln__shadow_tma_store(thread, kiln__swizzle(t->map.swizzle, t->at + row * t->width + c),
+                             EMU_CHUNK, mark, t->site);
+  }
+}
+
 void kiln__transfer_store(emu_thread *thread, const emu_transfer *model) {
   emu_machine *machine = thread->machine;
   emu_transfer t = *model;
@@ -227,8 +238,7 @@ void kiln__transfer_store(emu_thread *thread, const emu_transfer *model) {
   t.block = thread->block;
   t.owner = thread;
   t.group = thread->bulk.committed + 1;
-  kiln__shadow_tma_store(thread, t.at, all_bytes(&t),
-                         (emu_mark){thread->knows.first + EMU_BULK, t.group}, t.site);
+  check_sent(thread, &t, (emu_mark){thread->knows.first + EMU_BULK, t.group});
   check_order(thread, &t, t.add ? EMU_WRITES | EMU_ATOMIC : EMU_WRITES,
               (emu_mark){thread->knows.first + EMU_STORED, t.group});
   thread->bulk.open++;

@@ -29,6 +29,9 @@ works run $input --softmax-scale 0 --check
 works verify --device emu --arch sm_80 --head-dim 64 --dtype bf16 --causal --algorithm flash \
   --case F2b
 holds "the last line counts" [ "$(tail -n 1 "$work/stdout")" = "1 passed, 0 failed" ]
+# The last panel of o ends behind the tensor, in memory that nothing has written.
+works verify --device emu --arch sm_90a --head-dim 64 --head-dim-v 80 --dtype bf16 --no-causal \
+  --algorithm flash --case size-65
 try verify --device emu --arch sm_80 --head-dim 64 --dtype bf16 --algorithm flash --case F1c --json
 holds "verify succeeds" [ "$rc" = 0 ]
 holds "counts on stderr" [ "$(cat "$work/stderr")" = "2 passed, 0 failed" ]
@@ -83,7 +86,7 @@ export KILN_TEMPLATE_DIR=$work/texts
 try verify --pass backward --device emu --arch sm_80 --head-dim 64 --dtype bf16 --causal \
   --algorithm flash --case F2b
 holds "and seen" [ "$rc" = 15 ]
-holds "in dq" grep -q "FAILED, rel_rms_error .* of dq is above its tolerance 0.004" "$work/stdout"
+holds "in dq" grep -q "FAILED, rel_rms_error .* of dq is above its tolerance 0.006" "$work/stdout"
 # shellcheck disable=SC2086
 try run $input --do $data:layer0.v --check
 holds "by run too" [ "$rc" = 15 ]

@@ -49,6 +49,9 @@ for _, dtype in ipairs({ "bf16", "fp16" }) do
         values = { wrapper = "unpack_" .. dtype }, shows = { "unpack_" .. dtype } }
 end
 
+add { name = "bits", kernel = "bits", threads = 128, output = 8192,
+      shows = { "as_float", "as_u32" } }
+
 -- Every sign and exponent, with mantissas at and beside the midpoints of bf16 and fp16.
 local function all_exponents()
   local random, list = inputs.random(2), {}
@@ -306,6 +309,25 @@ for _, dtype in ipairs({ "bf16", "fp16" }) do
   wgmma("wgmma_real_" .. dtype, 16, dtype,
         function(random, count) return inputs.reals(random, dtype, count, -6, 0) end,
         { { "f32", 0, 4 * 64 * 16 * 4, 0, 257 * 2.0^-22 } })
+end
+
+-- By words of descriptors.
+for _, n in ipairs({ 16, 64, 80, 128 }) do
+  local random, dtype = inputs.random(19 + n), "bf16"
+  local function integers(count) return inputs.integers(random, dtype, count, 9) end
+  local input, a, b, t = inputs.join(integers(64 * 64), integers(n * 64), integers(64 * n))
+  local shows = {}
+  for _, form in ipairs({ "set_ss_n%d_bf16", "add_ss_n%d_bf16", "set_rs_n%d_bf16",
+                          "add_rs_n%d_bf16", "add_ss_n%d_bf16_t", "add_rs_n%d_bf16_t",
+                          "set_rs_n%d_bf16_flat", "add_ss_n%d_bf16_flat" }) do
+    shows[#shows + 1] = "wgmma_" .. form:format(n)
+  end
+  add { name = "wgmma_words_n" .. n, kernel = "wgmma_words", threads = 128, arch = "sm_90a",
+        input = input, grid = { 6, 1 }, output = 6 * 64 * n * 4,
+        shared = 8192 + 128 * n + (n + 63) // 64 * 8192 + 16,
+        values = { n = n, dtype = dtype, count = n // 2, policy = EVICT_LAST }, shows = shows,
+        maps = { matrix_map(a, 64, 64, 64, 64, 128, dtype), matrix_map(b, n, 64, n, 64, 128, dtype),
+                 matrix_map(t, 64, n, 64, 64, 128, dtype) } }
 end
 
 -- Descriptors of the other swizzles; without their address, in units of 16 bytes.

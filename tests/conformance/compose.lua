@@ -107,6 +107,14 @@ local function wanted_shapes(row)
     for _, rank in ipairs(name == "tma_add" and { 1, 2, 3, 4, 5 } or { 1, 2, 3, 5 }) do
       names[#names + 1] = ("%s_%dd"):format(name, rank)
     end
+  elseif row.pattern:find("^%^wgmma_%(%%l") then
+    for _, n in ipairs({ 16, 64, 80, 128 }) do
+      for _, form in ipairs({ "set_ss_n%d_bf16", "add_rs_n%d_bf16", "add_ss_n%d_bf16_t",
+                              "add_rs_n%d_bf16_t", "set_rs_n%d_bf16_flat",
+                              "add_ss_n%d_bf16_flat" }) do
+        names[#names + 1] = "wgmma_" .. form:format(n)
+      end
+    end
   elseif row.pattern:find("^%^wgmma") then
     for _, n in ipairs({ 8, 64, 96, 128, 256 }) do
       for _, from in ipairs({ "ss", "rs" }) do
