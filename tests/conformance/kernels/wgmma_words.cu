@@ -1,7 +1,7 @@
 /* a (64 x 64) . b by the lower words of descriptors: from shared memory and from registers, b as
- * (n, k) and as (k, n); the first instruction overwrites d, or adds to 1 in the latter two. Then rows
- * of 16 bytes: a's first 16 columns from registers, or one core matrix for all rows, by those of b.
- * Six blocks, a product of 64 x n each, row-major. */
+ * (n, k) and as (k, n); the first instruction overwrites d, or adds to 1 in the latter two. Then
+ * rows of 16 bytes: a's first 16 columns from registers, or one core matrix for all rows, by those
+ * of b. Six blocks, a product of 64 x n each, row-major. */
 enum {
   N = ${n}, PANELS = (N + 63) / 64, B = 8192, BT = B + 128 * N, BAR = BT + 8192 * PANELS
 };
