@@ -88,7 +88,11 @@ static kiln_status refer(comparison *c, int64_t batch, int64_t head_k, int64_t g
       .k_stride = kiln__stride_dense(in->k.rows, 1, in->q.dim),
       .v_stride = kiln__stride_dense(in->k.rows, 1, in->v.dim),
   };
-  return kiln__reference_backward(&problem, c->dout, &c->wanted);
+  kiln__gradients wanted = c->wanted; /* its arrays stay this comparison's */
+  const kiln_status status = kiln__reference_backward(&problem, c->dout, &wanted);
+  c->wanted.dq_terms = wanted.dq_terms;
+  c->wanted.dk_terms = wanted.dk_terms;
+  return status;
 }
 
 static kiln_status compare_head(comparison *c, int64_t batch, int64_t head_k) {

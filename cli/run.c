@@ -130,7 +130,7 @@ static bool is_narrow(kiln__tensor_dtype dtype) {
 static kiln_status choose_dtype(session *s) {
   kiln__tensor_dtype dtype = s->tensors[Q].dtype;
   if (kiln__args_has(s->args, "--dtype")) return KILN_OK;
-  for (int t = K; t < s->num_tensors; t++)
+  for (int t = K; t < s->num_tensors && t < TENSORS; t++)
     if (s->tensors[t].dtype != dtype)
       return kiln__fail(KILN_INVALID_ARGUMENT,
                         "--q is %s and %s is %s; say with --dtype which to use",

@@ -70,7 +70,7 @@ int kiln__fields_same(const kiln__field *fields, const void *a, const void *b) {
   for (; fields->name; fields++) {
     const char *x = (const char *)a + fields->offset, *y = (const char *)b + fields->offset;
     const int is_text = fields->kind == KILN__FIELD_TEXT;
-    if (is_text ? strncmp(x, y, fields->size) : memcmp(x, y, fields->size)) return 0;
+    if ((is_text ? strncmp(x, y, fields->size) : memcmp(x, y, fields->size)) != 0) return 0;
   }
   return 1;
 }
