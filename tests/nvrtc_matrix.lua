@@ -68,13 +68,17 @@ local function add_all()
       local widths = {}
       for width = first, first + 56, 8 do widths[#widths + 1] = width end
       add_job("flash", arch, both, masks, square(widths))
-      if not alike[arch] then add_job("flash", arch, both, masks, square(widths), "backward") end
+      if not alike[arch] then
+        add_job("flash", arch, { "bf16" }, { "causal" }, square(widths), "backward")
+        add_job("flash", arch, { "fp16" }, { "none" }, square(widths), "backward")
+      end
     end
     for _, dims in ipairs(pairs_of_dims) do
       add_job("flash", arch, both, masks, { dims })
       add_job("flash", arch, { "bf16" }, { "causal" }, { dims }, "backward")
     end
-    add_job("flash", arch, both, masks, square({ 32, 64, 96, 128, 192, 256 }), "backward", 1)
+    add_job("flash", arch, { "fp16" }, { "causal" }, square({ 32, 64, 96, 128, 192, 256 }),
+      "backward", 1)
     add_job("standard", arch, both, masks, square({ 8, 56, 128, 256 }))
   end
 end
