@@ -11,6 +11,7 @@
  * are three bf16 numbers each, and the last instruction of S^T and of dP^T multiplies them by
  * ones. So P = 2^((S - lse / scale) c) and dS = P (dP - delta) cost one multiplication a score
  * each. */
+//@ include("backward/hopper_shared.tmpl.cu")
 //@ include("backward/hopper_preprocess.tmpl.cu")
 //@ include("backward/hopper_convert.tmpl.cu")
 
@@ -51,7 +52,6 @@ DEV Tile tile_of(i64 t, const BackwardArgs *a) {
   Tile x;
   i64 head;
 //@ if causal or deterministic then
-  const i64 heads = (i64)a->num_heads_k * a->batch;
 //@ if causal then
   const i64 bytes = (i64)a->group * a->seqlen_q * ${2 * d16 + 2 * dv16 + 4 * d16};
   const i64 most = ${40 << 20} / (bytes > 0 ? bytes : 1);
@@ -60,11 +60,7 @@ DEV Tile tile_of(i64 t, const BackwardArgs *a) {
 //@ else
   i64 width = 384 / ((i64)a->group * a->m_blocks + 1) + 1;
 //@ end
-  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
-  const i64 begin = section * width, left = heads - begin;
-  width = width < left ? width : left;
-  x.n = (int)(rest / width);
-  head = begin + (rest - x.n * width);
+  head = head_of_section(t, width, a, &x.n);
 //@ else
   head = t / a->n_blocks;
   x.n = (int)(t - head * a->n_blocks);

@@ -1,23 +1,5 @@
 /* ---- after: dQ = scale times the sums, from the order of fragments to rows ---- */
 
-/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
- * i. */
-DEV void quad_transpose(u32 *w, int lane) {
-  const int odd = lane & 1, high = lane & 2;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
-    w[i] = odd ? t : w[i];
-    w[i + 1] = odd ? w[i + 1] : t;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
-    w[i] = high ? t : w[i];
-    w[i + 2] = high ? w[i + 2] : t;
-  }
-}
-
 //@ local quads = dq_regs // 4 -- of a lane: rows r and r + 8, columns 8 j + 2 c and the next
 //@ local parts = dq_mode == "keys" and 4 or 8 -- of a query block: 16 rows each
 /* A warp converts a part of a query block whose first row of dQ is at `dq`; rows: those that are

@@ -9,15 +9,6 @@ DEV void split_bf16(float x, u32 *part) {
     x -= unpack_bf16(part[i]);
   }
 }
-DEV float dot(const u32 *u, const u32 *w) {
-  float sum = 0.0f;
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    sum = fmaf(${unpack}(u[i] & 0xffff), ${unpack}(w[i] & 0xffff), sum);
-    sum = fmaf(${unpack}(u[i] >> 16), ${unpack}(w[i] >> 16), sum);
-  }
-  return sum;
-}
 
 //@ local lanes = 1 -- that share a row
 //@ while lanes < dv // 8 do lanes = 2 * lanes end

@@ -12,6 +12,7 @@
  * add to dQ in global memory, which is the bottleneck otherwise, is half as much.
 //@ end
  */
+//@ include("backward/hopper_shared.tmpl.cu")
 //@ include("backward/hopper_wide_before.tmpl.cu")
 
 /* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
@@ -57,7 +58,6 @@ DEV Tile tile_of(i64 t, int rank, const BackwardArgs *a) {
   Tile x;
   i64 head;
 //@ if causal or deterministic then
-  const i64 heads = (i64)a->num_heads_k * a->batch;
 //@ if causal then
   const i64 bytes = (i64)a->group * a->seqlen_q * ${6 * d16 + 2 * dv16};
   i64 width = ${16 << 20} / (bytes > 0 ? bytes : 1);
@@ -65,11 +65,7 @@ DEV Tile tile_of(i64 t, int rank, const BackwardArgs *a) {
 //@ else
   i64 width = 384 / ((i64)a->group * a->m_blocks + 1) + 1;
 //@ end
-  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
-  const i64 begin = section * width, left = heads - begin;
-  width = width < left ? width : left;
-  x.n = (int)(rest / width);
-  head = begin + (rest - x.n * width);
+  head = head_of_section(t, width, a, &x.n);
 //@ else
   head = t / a->n_blocks;
   x.n = (int)(t - head * a->n_blocks);

@@ -169,23 +169,6 @@ DEV void next_sum(Consumer *me, Tile x, int m) {
 
 /* ---- to rows of 16-bit numbers ---- */
 
-/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
- * i. */
-DEV void quad_transpose(u32 *w, int lane) {
-  const int odd = lane & 1, high = lane & 2;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
-    w[i] = odd ? t : w[i];
-    w[i + 1] = odd ? w[i + 1] : t;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
-    w[i] = high ? t : w[i];
-    w[i + 2] = high ? w[i + 2] : t;
-  }
-}
 /* The fragments of `eights` times eight columns, times scale. to: the thread's first row at this
  * lane's chunk of 16 bytes; the other row is `further` bytes behind. chunks0, chunks1: how many
  * chunks the rows have from this lane's on. */

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype bf16 --head-dim 128 --causal --block-m 64 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 05941d6d020958ced8c2607f97e167cfe1444b7e40d35e1beb2bdef3458492de
+// source id 512d7cf81ed8e74182a84a6f452a79c6b118fb760c97f9f6a8c904b14fce6766
 // family hopper_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=64 block_n=128 num_stages=2 num_warps=12
@@ -344,6 +344,46 @@ typedef struct {
  * are three bf16 numbers each, and the last instruction of S^T and of dP^T multiplies them by
  * ones. So P = 2^((S - lse / scale) c) and dS = P (dP - delta) cost one multiplication a score
  * each. */
+/* What both Hopper families of the backward pass share. */
+
+/* The sum of the products of eight pairs of 16-bit numbers. */
+DEV float dot(const u32 *u, const u32 *w) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    sum = fmaf(unpack_bf16(u[i] & 0xffff), unpack_bf16(w[i] & 0xffff), sum);
+    sum = fmaf(unpack_bf16(u[i] >> 16), unpack_bf16(w[i] >> 16), sum);
+  }
+  return sum;
+}
+
+/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
+ * i. */
+DEV void quad_transpose(u32 *w, int lane) {
+  const int odd = lane & 1, high = lane & 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
+    w[i] = odd ? t : w[i];
+    w[i + 1] = odd ? w[i + 1] : t;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
+    w[i] = high ? t : w[i];
+    w[i + 2] = high ? w[i + 2] : t;
+  }
+}
+
+/* Tile t where the tiles of a section of `width` key heads come by key block, then the next
+ * section: its key head, batch included, and its key block. */
+DEV i64 head_of_section(i64 t, i64 width, const BackwardArgs *a, int *n) {
+  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
+  const i64 begin = section * width, left = (i64)a->num_heads_k * a->batch - begin;
+  width = width < left ? width : left;
+  *n = (int)(rest / width);
+  return begin + (rest - *n * width);
+}
 /* ---- before: statistics of the queries, and sums that begin at 0 ---- */
 
 /* -lse / scale and -delta = -rowsum(dO o) of a query as three bf16 numbers each, which together
@@ -354,15 +394,6 @@ DEV void split_bf16(float x, u32 *part) {
     part[i] = pack_bf16(x, 0.0f) & 0xffff;
     x -= unpack_bf16(part[i]);
   }
-}
-DEV float dot(const u32 *u, const u32 *w) {
-  float sum = 0.0f;
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    sum = fmaf(unpack_bf16(u[i] & 0xffff), unpack_bf16(w[i] & 0xffff), sum);
-    sum = fmaf(unpack_bf16(u[i] >> 16), unpack_bf16(w[i] >> 16), sum);
-  }
-  return sum;
 }
 
 /* Query blocks of 64 rows: m block fastest, then head, then batch; 16 lanes a row.
@@ -414,24 +445,6 @@ KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
   }
 }
 /* ---- after: dQ = scale times the sums, from the order of fragments to rows ---- */
-
-/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
- * i. */
-DEV void quad_transpose(u32 *w, int lane) {
-  const int odd = lane & 1, high = lane & 2;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
-    w[i] = odd ? t : w[i];
-    w[i + 1] = odd ? w[i + 1] : t;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
-    w[i] = high ? t : w[i];
-    w[i + 2] = high ? w[i + 2] : t;
-  }
-}
 
 /* A warp converts a part of a query block whose first row of dQ is at `dq`; rows: those that are
  * inside the tensor. All loads are started before the first is used. */
@@ -502,16 +515,11 @@ typedef struct {
 DEV Tile tile_of(i64 t, const BackwardArgs *a) {
   Tile x;
   i64 head;
-  const i64 heads = (i64)a->num_heads_k * a->batch;
   const i64 bytes = (i64)a->group * a->seqlen_q * 1024;
   const i64 most = 41943040 / (bytes > 0 ? bytes : 1);
   i64 width = 16777216 / (bytes > 0 ? bytes : 1); /* the fastest, but of 8 heads at least */
   if (width < 8) width = most < 1 ? 1 : most < 8 ? most : 8;
-  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
-  const i64 begin = section * width, left = heads - begin;
-  width = width < left ? width : left;
-  x.n = (int)(rest / width);
-  head = begin + (rest - x.n * width);
+  head = head_of_section(t, width, a, &x.n);
   const i64 diagonal = (i64)a->seqlen_k - a->seqlen_q;
   const i64 first = x.n * (i64)128 - diagonal, last = first + 127;
   const i64 m0 = first < 0 ? 0 : first / 64;

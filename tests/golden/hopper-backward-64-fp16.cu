@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype fp16 --head-dim 64 --deterministic --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 0a507fb5e920bb0583c75e801e9d8abd293bee5176a822b0cc4a38137e71c3c6
+// source id 83f70a3cea394bc2c4bfc1c3fffbbfb948fb158564b022e13679a97b98ac3a02
 // family hopper_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none deterministic=1
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
@@ -412,6 +412,46 @@ typedef struct {
  * are three bf16 numbers each, and the last instruction of S^T and of dP^T multiplies them by
  * ones. So P = 2^((S - lse / scale) c) and dS = P (dP - delta) cost one multiplication a score
  * each. */
+/* What both Hopper families of the backward pass share. */
+
+/* The sum of the products of eight pairs of 16-bit numbers. */
+DEV float dot(const u32 *u, const u32 *w) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    sum = fmaf(unpack_fp16(u[i] & 0xffff), unpack_fp16(w[i] & 0xffff), sum);
+    sum = fmaf(unpack_fp16(u[i] >> 16), unpack_fp16(w[i] >> 16), sum);
+  }
+  return sum;
+}
+
+/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
+ * i. */
+DEV void quad_transpose(u32 *w, int lane) {
+  const int odd = lane & 1, high = lane & 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
+    w[i] = odd ? t : w[i];
+    w[i + 1] = odd ? w[i + 1] : t;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
+    w[i] = high ? t : w[i];
+    w[i + 2] = high ? w[i + 2] : t;
+  }
+}
+
+/* Tile t where the tiles of a section of `width` key heads come by key block, then the next
+ * section: its key head, batch included, and its key block. */
+DEV i64 head_of_section(i64 t, i64 width, const BackwardArgs *a, int *n) {
+  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
+  const i64 begin = section * width, left = (i64)a->num_heads_k * a->batch - begin;
+  width = width < left ? width : left;
+  *n = (int)(rest / width);
+  return begin + (rest - *n * width);
+}
 /* ---- before: statistics of the queries, and sums that begin at 0 ---- */
 
 /* -lse / scale and -delta = -rowsum(dO o) of a query as three bf16 numbers each, which together
@@ -422,15 +462,6 @@ DEV void split_bf16(float x, u32 *part) {
     part[i] = pack_bf16(x, 0.0f) & 0xffff;
     x -= unpack_bf16(part[i]);
   }
-}
-DEV float dot(const u32 *u, const u32 *w) {
-  float sum = 0.0f;
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    sum = fmaf(unpack_fp16(u[i] & 0xffff), unpack_fp16(w[i] & 0xffff), sum);
-    sum = fmaf(unpack_fp16(u[i] >> 16), unpack_fp16(w[i] >> 16), sum);
-  }
-  return sum;
 }
 
 /* Query blocks of 128 rows: m block fastest, then head, then batch; 8 lanes a row.
@@ -481,24 +512,6 @@ KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
   }
 }
 /* ---- after: dQ = scale times the sums, from the order of fragments to rows ---- */
-
-/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
- * i. */
-DEV void quad_transpose(u32 *w, int lane) {
-  const int odd = lane & 1, high = lane & 2;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
-    w[i] = odd ? t : w[i];
-    w[i + 1] = odd ? w[i + 1] : t;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
-    w[i] = high ? t : w[i];
-    w[i + 2] = high ? w[i + 2] : t;
-  }
-}
 
 /* A warp converts a part of a query block whose first row of dQ is at `dq`; rows: those that are
  * inside the tensor. All loads are started before the first is used. */
@@ -572,13 +585,8 @@ typedef struct {
 DEV Tile tile_of(i64 t, const BackwardArgs *a) {
   Tile x;
   i64 head;
-  const i64 heads = (i64)a->num_heads_k * a->batch;
   i64 width = 384 / ((i64)a->group * a->m_blocks + 1) + 1;
-  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
-  const i64 begin = section * width, left = heads - begin;
-  width = width < left ? width : left;
-  x.n = (int)(rest / width);
-  head = begin + (rest - x.n * width);
+  head = head_of_section(t, width, a, &x.n);
   x.m0 = x.masked = 0;
   if ((x.n + 1) * (i64)128 > a->seqlen_k) x.masked = a->m_blocks;
   x.batch = (int)(head / a->num_heads_k);

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype fp16 --head-dim 192 --head-dim-v 128 --deterministic --block-m 64 --block-n 64 --num-stages 2 --num-warps 12 --plain
-// source id 1384a52022c8be1706282be24cc79483df0037a661107e6d22d3d421e4f762e4
+// source id 48000fe19f4234ac88817e03e217d67fb1a2b2d8f64cf6ce747e9390c8a7c9de
 // family hopper_wide_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=fp16 head_dim=192 head_dim_v=128 mask=none deterministic=1
 // tile block_m=64 block_n=64 num_stages=2 num_warps=12
@@ -405,8 +405,9 @@ typedef struct {
  * dV += P^T dO, consumer 2 dP = dO V^T, dS and dK += dS^T Q; P and dS lie in shared memory. Each
  * forms its columns of dQ = dS K one step late, while S becomes P.
  */
-/* ---- before: statistics of the queries, and sums that begin at 0 ---- */
+/* What both Hopper families of the backward pass share. */
 
+/* The sum of the products of eight pairs of 16-bit numbers. */
 DEV float dot(const u32 *u, const u32 *w) {
   float sum = 0.0f;
 #pragma unroll
@@ -416,6 +417,35 @@ DEV float dot(const u32 *u, const u32 *w) {
   }
   return sum;
 }
+
+/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
+ * i. */
+DEV void quad_transpose(u32 *w, int lane) {
+  const int odd = lane & 1, high = lane & 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
+    w[i] = odd ? t : w[i];
+    w[i + 1] = odd ? w[i + 1] : t;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
+    w[i] = high ? t : w[i];
+    w[i + 2] = high ? w[i + 2] : t;
+  }
+}
+
+/* Tile t where the tiles of a section of `width` key heads come by key block, then the next
+ * section: its key head, batch included, and its key block. */
+DEV i64 head_of_section(i64 t, i64 width, const BackwardArgs *a, int *n) {
+  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
+  const i64 begin = section * width, left = (i64)a->num_heads_k * a->batch - begin;
+  width = width < left ? width : left;
+  *n = (int)(rest / width);
+  return begin + (rest - *n * width);
+}
+/* ---- before: statistics of the queries, and sums that begin at 0 ---- */
 
 /* Of a row -lse log2(e), so that P = 2^(s + that), and delta = rowsum(dO o). A row that sees no
  * key, or lies past the end, gets P = 0. Query blocks of 64 rows: m block fastest, then head,
@@ -492,13 +522,8 @@ typedef struct {
 DEV Tile tile_of(i64 t, int rank, const BackwardArgs *a) {
   Tile x;
   i64 head;
-  const i64 heads = (i64)a->num_heads_k * a->batch;
   i64 width = 384 / ((i64)a->group * a->m_blocks + 1) + 1;
-  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
-  const i64 begin = section * width, left = heads - begin;
-  width = width < left ? width : left;
-  x.n = (int)(rest / width);
-  head = begin + (rest - x.n * width);
+  head = head_of_section(t, width, a, &x.n);
   x.m0 = x.masked = 0;
   x.first = x.n * 64 + rank * 64;
   if ((i64)x.first + 64 > a->seqlen_k) x.masked = a->m_blocks;
@@ -799,23 +824,6 @@ DEV void next_sum(Consumer *me, Tile x, int m) {
 
 /* ---- to rows of 16-bit numbers ---- */
 
-/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
- * i. */
-DEV void quad_transpose(u32 *w, int lane) {
-  const int odd = lane & 1, high = lane & 2;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
-    w[i] = odd ? t : w[i];
-    w[i + 1] = odd ? w[i + 1] : t;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
-    w[i] = high ? t : w[i];
-    w[i + 2] = high ? w[i + 2] : t;
-  }
-}
 /* The fragments of `eights` times eight columns, times scale. to: the thread's first row at this
  * lane's chunk of 16 bytes; the other row is `further` bytes behind. chunks0, chunks1: how many
  * chunks the rows have from this lane's on. */

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype bf16 --head-dim 256 --causal --block-m 64 --block-n 128 --num-stages 1 --num-warps 12 --plain
-// source id 4e65f76da8fccf326353531c28199ce52ea8c03cea5c1020dc77488611b19603
+// source id f16fc72c7c3a03d3dab6a2423cec3c479c0e7852e9693b74501b505076acad8c
 // family hopper_wide_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=bf16 head_dim=256 head_dim_v=256 mask=causal
 // tile block_m=64 block_n=128 num_stages=1 num_warps=12
@@ -360,8 +360,9 @@ typedef struct {
  * they exchange dS, so that each forms half of the columns of dQ for the keys of both. What they
  * add to dQ in global memory, which is the bottleneck otherwise, is half as much.
  */
-/* ---- before: statistics of the queries, and sums that begin at 0 ---- */
+/* What both Hopper families of the backward pass share. */
 
+/* The sum of the products of eight pairs of 16-bit numbers. */
 DEV float dot(const u32 *u, const u32 *w) {
   float sum = 0.0f;
 #pragma unroll
@@ -371,6 +372,35 @@ DEV float dot(const u32 *u, const u32 *w) {
   }
   return sum;
 }
+
+/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
+ * i. */
+DEV void quad_transpose(u32 *w, int lane) {
+  const int odd = lane & 1, high = lane & 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
+    w[i] = odd ? t : w[i];
+    w[i + 1] = odd ? w[i + 1] : t;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
+    w[i] = high ? t : w[i];
+    w[i + 2] = high ? w[i + 2] : t;
+  }
+}
+
+/* Tile t where the tiles of a section of `width` key heads come by key block, then the next
+ * section: its key head, batch included, and its key block. */
+DEV i64 head_of_section(i64 t, i64 width, const BackwardArgs *a, int *n) {
+  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
+  const i64 begin = section * width, left = (i64)a->num_heads_k * a->batch - begin;
+  width = width < left ? width : left;
+  *n = (int)(rest / width);
+  return begin + (rest - *n * width);
+}
+/* ---- before: statistics of the queries, and sums that begin at 0 ---- */
 
 /* Of a row -lse log2(e), so that P = 2^(s + that), and delta = rowsum(dO o). A row that sees no
  * key, or lies past the end, gets P = 0. Query blocks of 64 rows: m block fastest, then head,
@@ -447,15 +477,10 @@ typedef struct {
 DEV Tile tile_of(i64 t, int rank, const BackwardArgs *a) {
   Tile x;
   i64 head;
-  const i64 heads = (i64)a->num_heads_k * a->batch;
   const i64 bytes = (i64)a->group * a->seqlen_q * 2048;
   i64 width = 16777216 / (bytes > 0 ? bytes : 1);
   width = width < 1 ? 1 : width;
-  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
-  const i64 begin = section * width, left = heads - begin;
-  width = width < left ? width : left;
-  x.n = (int)(rest / width);
-  head = begin + (rest - x.n * width);
+  head = head_of_section(t, width, a, &x.n);
   /* The first query that sees a key; the first that sees all of the thread block's. */
   const i64 some = x.n * (i64)128 - ((i64)a->seqlen_k - a->seqlen_q);
   const i64 all = some + rank * 64 + 63;
@@ -771,23 +796,6 @@ DEV void next_sum(Consumer *me, Tile x, int m) {
 
 /* ---- to rows of 16-bit numbers ---- */
 
-/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
- * i. */
-DEV void quad_transpose(u32 *w, int lane) {
-  const int odd = lane & 1, high = lane & 2;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
-    w[i] = odd ? t : w[i];
-    w[i + 1] = odd ? w[i + 1] : t;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
-    w[i] = high ? t : w[i];
-    w[i + 2] = high ? w[i + 2] : t;
-  }
-}
 /* The fragments of `eights` times eight columns, times scale. to: the thread's first row at this
  * lane's chunk of 16 bytes; the other row is `further` bytes behind. chunks0, chunks1: how many
  * chunks the rows have from this lane's on. */

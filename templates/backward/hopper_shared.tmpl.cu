@@ -1,0 +1,42 @@
+/* What both Hopper families of the backward pass share. */
+
+/* The sum of the products of eight pairs of 16-bit numbers. */
+DEV float dot(const u32 *u, const u32 *w) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    sum = fmaf(${unpack}(u[i] & 0xffff), ${unpack}(w[i] & 0xffff), sum);
+    sum = fmaf(${unpack}(u[i] >> 16), ${unpack}(w[i] >> 16), sum);
+  }
+  return sum;
+}
+
+/* Transposes 4 x 4 words among the four lanes of a quad: lane i's word j becomes lane j's word
+ * i. */
+DEV void quad_transpose(u32 *w, int lane) {
+  const int odd = lane & 1, high = lane & 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const u32 t = shfl_xor_u32(odd ? w[i] : w[i + 1], 1);
+    w[i] = odd ? t : w[i];
+    w[i + 1] = odd ? w[i + 1] : t;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const u32 t = shfl_xor_u32(high ? w[i] : w[i + 2], 2);
+    w[i] = high ? t : w[i];
+    w[i + 2] = high ? w[i + 2] : t;
+  }
+}
+//@ if causal or deterministic then
+
+/* Tile t where the tiles of a section of `width` key heads come by key block, then the next
+ * section: its key head, batch included, and its key block. */
+DEV i64 head_of_section(i64 t, i64 width, const BackwardArgs *a, int *n) {
+  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
+  const i64 begin = section * width, left = (i64)a->num_heads_k * a->batch - begin;
+  width = width < left ? width : left;
+  *n = (int)(rest / width);
+  return begin + (rest - *n * width);
+}
+//@ end
