@@ -28,8 +28,11 @@ static kiln_status take_problem(void *user, const kiln_attn_spec *spec,
   (void)shape; /* the tile does not depend on it until there are tuning records to ask */
   kiln_status status = kiln_attn_spec_resolve(t->ctx, &variant.spec, &variant.tile);
   if (status != KILN_OK) return kiln__fail_context(t->ctx, status);
-  for (int64_t i = 0; i < t->selection->count; i++)
-    if (memcmp(&t->selection->variants[i], &variant, sizeof variant) == 0) return KILN_OK;
+  const kiln__variant_text stem = kiln__variant_stem(&variant.spec, &variant.tile);
+  for (int64_t i = 0; i < t->selection->count; i++) {
+    const kiln__variant *had = &t->selection->variants[i];
+    if (strcmp(kiln__variant_stem(&had->spec, &had->tile).text, stem.text) == 0) return KILN_OK;
+  }
   return kiln__selection_add(t->selection, &variant);
 }
 
