@@ -342,6 +342,8 @@ line+='"mask":"none","batch":1,"seqlen_q":81,"seqlen_k":81,"num_heads":12,"num_h
 holds "a line is $(head -n 1 "$asked")" [ "$(head -n 1 "$asked")" = "$line" ]
 sed 's/"seqlen_q":81/"seqlen_q":82/' "$asked" >"$work/more.jsonl"
 cat "$asked" >>"$work/more.jsonl"
+works pack build --from "$work/more.jsonl" --dry-run --json
+figures kernels 2
 works pack build --from "$work/more.jsonl" -o "$work/from.pack" --json
 figures kernels 2
 works pack ls "$work/from.pack" --json
