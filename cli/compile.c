@@ -64,7 +64,7 @@ static kiln_status write_one(const session *s, const char *stem, const char *end
   return status;
 }
 
-/* A cubin's alone, of a forward pass: there is no launcher of a backward pass yet. */
+/* A cubin's alone. */
 static kiln_status write_launcher(const session *s, const kiln__variant *variant,
                                   const char *stem) {
   size_t length = 0;
@@ -93,8 +93,7 @@ static kiln_status write_files(const session *s, const kiln__variant *variant, c
   if (status == KILN_OK && ptx) status = write_one(s, stem, ".ptx", ptx, length);
   const void *image = kiln_binary_image(b->binary, &length);
   if (status == KILN_OK) status = write_one(s, stem, s->image, image, length);
-  const bool forward = variant->spec.pass == KILN_PASS_FORWARD;
-  if (status == KILN_OK && forward && strcmp(s->image, ".cubin") == 0)
+  if (status == KILN_OK && strcmp(s->image, ".cubin") == 0)
     status = write_launcher(s, variant, stem);
   return status;
 }

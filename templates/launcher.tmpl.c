@@ -40,19 +40,42 @@ typedef struct kiln_launcher_args {
 } kiln_launcher_args;
 
 #endif
+//@ if backward then
+#ifndef KILN_LAUNCHER_BACKWARD_TYPES
+#define KILN_LAUNCHER_BACKWARD_TYPES
+
+/* q, k, v as above; o and lse as the forward pass wrote them; dout (the gradient of o) like o, dq
+ * like q, dk like k, dv like v. */
+typedef struct kiln_launcher_backward_args {
+  const void *q, *k, *v, *o, *dout;
+  const float *lse;
+  void *dq, *dk, *dv;
+  void *workspace;
+  size_t workspace_bytes;
+  kiln_launcher_stride q_stride, k_stride, v_stride, o_stride;
+  kiln_launcher_stride do_stride, dq_stride, dk_stride, dv_stride;
+  int32_t batch, seqlen_q, seqlen_k, num_heads, num_heads_k;
+  float softmax_scale;
+} kiln_launcher_backward_args;
+
+#endif
+//@ end
 #ifndef ${name}_H
 #define ${name}_H
 
-/* ${dtype}, head_dim ${head_dim}, head_dim_v ${head_dim_v}, mask ${mask}. */
-typedef struct ${name} ${name};
+//@ local pass = not backward and "" or is_deterministic and ", gradients, deterministic" or ", gradients"
+/* ${dtype}, head_dim ${head_dim}, head_dim_v ${head_dim_v}, mask ${mask}${pass}. */
+typedef struct ${name}
+    ${name};
 
 /* Loads the cubin into the context that is current in this thread. */
-int ${name}_open(const void *cubin, ${name} **kernel);
+int ${name}_open(const void *cubin,
+                 ${name} **kernel);
 /* Enqueues on a CUstream; from any thread in which that context is current. */
 int ${name}_run(const ${name} *kernel,
-                const kiln_launcher_args *args, void *stream);
+                const ${args_type} *args, void *stream);
 /* Bytes that args->workspace must have; SIZE_MAX where no memory holds them. */
-size_t ${name}_workspace(const kiln_launcher_args *args);
+size_t ${name}_workspace(const ${args_type} *args);
 void ${name}_close(${name} *kernel);
 
 #endif
@@ -66,6 +89,17 @@ void ${name}_close(${name} *kernel);
 
 /* ---- the driver, by its stable binary interface ---- */
 
+//@ if clusters then
+typedef struct launch_attribute {
+  int id; /* 4: the blocks of a cluster */
+  char pad[4];
+  union {
+    char bytes[64];
+    unsigned cluster[3];
+  } value;
+} launch_attribute;
+
+//@ end
 typedef struct launch_config {
   unsigned grid[3], block[3], shared_bytes;
   void *stream, *attributes;
@@ -82,6 +116,9 @@ typedef struct driver {
   int (*context_device)(int *device);
   int (*device_attribute)(int *value, int attribute, int device);
   int (*launch)(const launch_config *config, void *function, void **params, void **extra);
+//@ if clears then
+  int (*clear)(uintptr_t address, unsigned char value, size_t bytes, void *stream);
+//@ end
 //@ if #maps > 0 then
   int (*tensor_map)(void *map, int dtype, unsigned rank, void *address, const uint64_t *dims,
                     const uint64_t *strides, const unsigned *box, const unsigned *steps,
@@ -116,10 +153,14 @@ static int open_driver(driver *d) {
 //@ if #maps > 0 then
          find(d->library, "cuTensorMapEncodeTiled", &d->tensor_map) &&
 //@ end
+//@ if clears then
+         find(d->library, "cuMemsetD8Async", &d->clear) &&
+//@ end
          find(d->library, "cuLaunchKernelEx", &d->launch);
 }
 
-static int open_entries(${name} *kernel, const void *cubin) {
+static int open_entries(${name} *kernel,
+                        const void *cubin) {
   static const struct {
     const char *name;
     int shared_bytes;
@@ -141,7 +182,8 @@ static int open_entries(${name} *kernel, const void *cubin) {
   return result;
 }
 
-int ${name}_open(const void *cubin, ${name} **kernel) {
+int ${name}_open(const void *cubin,
+                 ${name} **kernel) {
   *kernel = calloc(1, sizeof **kernel);
   if (!*kernel) return KILN_LAUNCHER_NO_MEMORY;
   int result = KILN_LAUNCHER_NO_DRIVER;
@@ -163,6 +205,19 @@ void ${name}_close(${name} *kernel) {
 
 /* As the kernel takes it: parameter layout ${layout}. */
 typedef struct kernel_args {
+//@ if backward then
+  const void *q, *k, *v, *o, *dout;
+  const float *lse;
+  void *dq, *dk, *dv;
+  void *workspace;
+  int64_t workspace_at[4];
+  kiln_launcher_stride q_stride, k_stride, v_stride, o_stride;
+  kiln_launcher_stride do_stride, dq_stride, dk_stride, dv_stride;
+  int64_t tiles;
+  int32_t batch, seqlen_q, seqlen_k, num_heads, num_heads_k;
+  int32_t group, m_blocks, n_blocks;
+  float softmax_scale, scale_log2;
+//@ else
   const void *q, *k, *v;
   void *o;
   float *lse;
@@ -172,6 +227,7 @@ typedef struct kernel_args {
   int32_t batch, seqlen_q, seqlen_k, num_heads, num_heads_k;
   int32_t group, m_blocks, shift;
   float softmax_scale, scale_log2;
+//@ end
 } kernel_args;
 
 static int64_t blocks(int64_t size, int64_t divisor) { return (size + divisor - 1) / divisor; }
@@ -188,7 +244,7 @@ static int64_t product(int count, const int64_t *factors) {
   return total;
 }
 
-static int sizes_are_legal(const kiln_launcher_args *a) {
+static int sizes_are_legal(const ${args_type} *a) {
   const int32_t longest = 2147479552; /* kernels count rows, rounded up to tiles, in 32 bits */
   return a->batch >= 0 && a->seqlen_q >= 0 && a->seqlen_k >= 0 && a->seqlen_q <= longest &&
          a->seqlen_k <= longest && a->num_heads > 0 && a->num_heads_k > 0 &&
@@ -207,44 +263,73 @@ static int tensor_is_aligned(const void *address, const kiln_launcher_stride *st
   return 1;
 }
 
-static int tensors_are_aligned(const kiln_launcher_args *a) {
-  const int32_t q[3] = {a->batch, a->seqlen_q, a->num_heads};
-  const int32_t k[3] = {a->batch, a->seqlen_k, a->num_heads_k};
-  return tensor_is_aligned(a->q, &a->q_stride, q) && tensor_is_aligned(a->k, &a->k_stride, k) &&
-         tensor_is_aligned(a->v, &a->v_stride, k) && tensor_is_aligned(a->o, &a->o_stride, q) &&
+static int tensors_are_aligned(const ${args_type} *a) {
+  const int32_t queries[3] = {a->batch, a->seqlen_q, a->num_heads};
+  const int32_t keys[3] = {a->batch, a->seqlen_k, a->num_heads_k};
+//@ if backward then
+  if (!a->lse && a->batch > 0 && a->seqlen_q > 0) return 0;
+//@ end
+//@ for i, t in ipairs(tensors) do
+  ${i == 1 and "return" or "      "} tensor_is_aligned(a->${t.name}, &a->${t.stride}, ${t.extents}) &&
+//@ end
          (uintptr_t)a->lse % sizeof(float) == 0;
 }
 
-static kernel_args args_of(const kiln_launcher_args *a) {
+/* Bytes of each item of the workspace, ${#workspace} of them; their sum, or SIZE_MAX where no memory
+ * holds them. */
+static size_t measure_workspace(const ${args_type} *a, size_t bytes[]) {
+  size_t sum = 0;
+//@ if #workspace == 0 then
+  (void)a, (void)bytes;
+//@ end
+//@ for i, item in ipairs(workspace) do
+  const int64_t ${item.name}[] = {${item.factors}};
+  const int64_t ${item.name}_bytes = product(${item.count}, ${item.name});
+  if (${item.name}_bytes < 0 || ${item.name}_bytes > INT64_MAX / 8) return SIZE_MAX;
+  sum += bytes[${i - 1}] = (size_t)(${item.name}_bytes + 255) / 256 * 256;
+//@ end
+  return sum;
+}
+
+size_t ${name}_workspace(const ${args_type} *a) {
+  size_t bytes[${math.max(#workspace, 1)}];
+  return measure_workspace(a, bytes);
+}
+
+static kernel_args args_of(const ${args_type} *a) {
   kernel_args x = {.q = a->q, .k = a->k, .v = a->v, .o = a->o, .lse = a->lse};
   x.workspace = a->workspace;
   x.q_stride = a->q_stride, x.k_stride = a->k_stride;
   x.v_stride = a->v_stride, x.o_stride = a->o_stride;
+//@ if backward then
+  x.dout = a->dout, x.dq = a->dq, x.dk = a->dk, x.dv = a->dv;
+  x.do_stride = a->do_stride, x.dq_stride = a->dq_stride;
+  x.dk_stride = a->dk_stride, x.dv_stride = a->dv_stride;
+  size_t bytes[4];
+  measure_workspace(a, bytes);
+  for (int i = 1; i < ${#workspace}; i++)
+    x.workspace_at[i] = x.workspace_at[i - 1] + (int64_t)bytes[i - 1];
+//@ end
   x.batch = a->batch, x.seqlen_q = a->seqlen_q, x.seqlen_k = a->seqlen_k;
   x.num_heads = a->num_heads, x.num_heads_k = a->num_heads_k;
   x.group = a->num_heads / a->num_heads_k;
   x.m_blocks = (int32_t)blocks(a->seqlen_q, ${block_m});
+//@ if backward then
+  x.n_blocks = (int32_t)blocks(a->seqlen_k, ${block_n});
+//@ else
   while (x.shift < 31 && (INT64_C(1) << x.shift) < a->seqlen_k) x.shift++;
+//@ end
   x.softmax_scale = a->softmax_scale;
   if (x.softmax_scale == -1.0f) x.softmax_scale = ${f32(scale)};
+//@ if backward then
+  x.scale_log2 = x.softmax_scale * 1.44269504088896340736f; /* log2(e); has a reciprocal then */
+  if (x.scale_log2 < 0x1p-100f) x.scale_log2 = 0x1p-100f;
+//@ else
   x.scale_log2 = x.softmax_scale * 1.44269504088896340736f; /* log2(e); then positive and finite */
   if (x.scale_log2 < FLT_TRUE_MIN) x.scale_log2 = FLT_TRUE_MIN;
+//@ end
   if (x.scale_log2 > FLT_MAX) x.scale_log2 = FLT_MAX;
   return x;
-}
-
-size_t ${name}_workspace(const kiln_launcher_args *a) {
-  size_t bytes = 0;
-//@ if #workspace == 0 then
-  (void)a;
-//@ end
-//@ for _, item in ipairs(workspace) do
-  const int64_t ${item.name}[] = {${item.factors}};
-  const int64_t ${item.name}_bytes = product(${item.count}, ${item.name});
-  if (${item.name}_bytes < 0 || ${item.name}_bytes > INT64_MAX / 4) return SIZE_MAX;
-  bytes += (size_t)(${item.name}_bytes + 255) / 256 * 256;
-//@ end
-  return bytes;
 }
 //@ if #maps > 0 then
 
@@ -274,52 +359,96 @@ static int encode(const driver *d, map *out, const void *address, const void *re
 
 /* ---- launching ---- */
 
+//@ if clears then
+/* What has to begin as zeros. */
+static int clear_workspace(const driver *d, const ${args_type} *a, void *stream) {
+  size_t bytes[${#workspace}], at = (size_t)(uintptr_t)a->workspace;
+  int result = 0;
+  measure_workspace(a, bytes);
+//@ for i, item in ipairs(workspace) do
+//@ if item.zero then
+  if (result == 0 && bytes[${i - 1}] > 0) result = d->clear(at, 0, bytes[${i - 1}], stream);
+//@ end
+  at += bytes[${i - 1}];
+//@ end
+  return result;
+}
+
+//@ end
+//@ local sizes = clusters and "unsigned threads, unsigned cluster," or "unsigned threads,"
+/* Blocks of a grid along x; where they do not fit there, along y too. */
+static int64_t widest_grid(int64_t cluster) { return INT64_C(2147483647) / cluster * cluster; }
+
+static int grid_fits(int64_t count, int64_t cluster) {
+  return (count - 1) / widest_grid(cluster) < 65535;
+}
+
 static int launch(const ${name} *kernel, int entry, unsigned threads,
-                  unsigned shared_bytes, int64_t count, void **params, void *stream) {
-  const int64_t widest = 2147483647, x = count < widest ? count : widest;
-  if ((count - 1) / x + 1 > 65535) return KILN_LAUNCHER_BAD_SIZE;
+                  unsigned cluster, unsigned shared_bytes, int64_t count, void **params,
+                  void *stream) {
+  const int64_t widest = widest_grid(cluster), x = count < widest ? count : widest;
+//@ if clusters then
+  launch_attribute attribute = {.id = 4, .value = {.cluster = {cluster, 1, 1}}};
+//@ end
   const launch_config config = {.grid = {(unsigned)x, (unsigned)((count - 1) / x + 1), 1},
                                 .block = {threads, 1, 1},
                                 .shared_bytes = shared_bytes,
+//@ if clusters then
+                                .attributes = &attribute,
+                                .num_attributes = cluster > 1,
+//@ end
                                 .stream = stream};
   return kernel->driver.launch(&config, kernel->entries[entry], params, NULL);
 }
 
 int ${name}_run(const ${name} *kernel,
-                const kiln_launcher_args *a, void *stream) {
+                const ${args_type} *a, void *stream) {
   if (!sizes_are_legal(a)) return KILN_LAUNCHER_BAD_SIZE;
   if (!tensors_are_aligned(a)) return KILN_LAUNCHER_MISALIGNED;
   const size_t needed = ${name}_workspace(a);
   if (needed > 0 && (!a->workspace || a->workspace_bytes < needed ||
                      (uintptr_t)a->workspace % 256 != 0))
     return KILN_LAUNCHER_WORKSPACE;
-  if (a->batch == 0 || a->seqlen_q == 0) return 0;
+//@ local nothing = backward and "(a->seqlen_q == 0 && a->seqlen_k == 0)" or "a->seqlen_q == 0"
+  if (a->batch == 0 || ${nothing}) return 0;
+//@ for i, e in ipairs(entries) do
+  const int64_t sizes_${i - 1}[] = {${e.factors}};
+  const int64_t tiles_${i - 1} = product(${e.count}, sizes_${i - 1});
+//@ if e.persistent > 0 then
+  const int64_t most_${i - 1} = (int64_t)kernel->num_sms * ${e.persistent};
+  const int64_t count_${i - 1} = tiles_${i - 1} < most_${i - 1} ? tiles_${i - 1} : most_${i - 1};
+  if (tiles_${i - 1} < 0 || tiles_${i - 1} >= INT64_C(1) << 32) return KILN_LAUNCHER_BAD_SIZE;
+//@ else
+  if (tiles_${i - 1} < 0 || tiles_${i - 1} > INT64_MAX / ${e.cluster}) return KILN_LAUNCHER_BAD_SIZE;
+  const int64_t count_${i - 1} = tiles_${i - 1} * ${e.cluster};
+//@ end
+  if (!grid_fits(count_${i - 1}, ${e.cluster})) return KILN_LAUNCHER_BAD_SIZE;
+//@ end
   kernel_args args = args_of(a);
   int result = 0;
 //@ if #maps > 0 then
   const int32_t queries[3] = {a->batch, a->seqlen_q, a->num_heads};
   const int32_t keys[3] = {a->batch, a->seqlen_k, a->num_heads_k};
+//@ local readable = backward and "readable" or "a->q"
+//@ if backward then
+  const void *readable = a->seqlen_q > 0 ? a->q : a->k;
+//@ end
   map maps[${#maps}];
 //@ for i, m in ipairs(maps) do
   if (result == 0)
-    result = encode(&kernel->driver, &maps[${i - 1}], a->${m.name}, a->q, ${m.dim}, ${m.extents},
-                    &a->${m.name}_stride, ${m.box_rows});
+    result = encode(&kernel->driver, &maps[${i - 1}], a->${m.name}, ${readable}, ${m.dim}, ${m.extents},
+                    &a->${m.stride}, ${m.box_rows});
 //@ end
+//@ end
+//@ if clears then
+  if (result == 0) result = clear_workspace(&kernel->driver, a, stream);
 //@ end
 //@ for i, e in ipairs(entries) do
-  const int64_t tiles_${i - 1}[] = {${e.factors}};
-  args.tiles = product(${e.count}, tiles_${i - 1});
-//@ local most = e.persistent > 0 and " || args.tiles >= INT64_C(1) << 32" or ""
-  if (args.tiles < 0${most}) return KILN_LAUNCHER_BAD_SIZE;
-  if (result == 0 && args.tiles > 0) {
+  if (result == 0 && count_${i - 1} > 0) {
     void *params[] = {${e.param_list}};
-//@ if e.persistent > 0 then
-    const int64_t most = (int64_t)kernel->num_sms * ${e.persistent};
-    const int64_t count = args.tiles < most ? args.tiles : most;
-//@ else
-    const int64_t count = args.tiles;
-//@ end
-    result = launch(kernel, ${i - 1}, ${e.threads}, ${e.shared_bytes}, count, params, stream);
+    args.tiles = tiles_${i - 1};
+    result = launch(kernel, ${i - 1}, ${e.threads}, ${e.cluster}, ${e.shared_bytes}, count_${i - 1},
+                    params, stream);
   }
 //@ end
   return result;

@@ -234,10 +234,6 @@ end
 function render.render(spec, tile, options)
   local kernel, sentence, kind = resolve(spec, tile)
   if not kernel then return nil, sentence, kind end
-  if options.launcher and kernel.spec.pass == "backward" then
-    return nil, "launchers are written for the forward pass alone; kiln_attn_backward launches "
-      .. "the backward pass", "unsupported"
-  end
   local family = kernel.family
   local values = family.values(kernel.spec, kernel.tile, kernel.arch)
   local record = complete_record(kernel)

@@ -63,7 +63,7 @@ __attribute__((constructor)) static void read_environment(void) {
 
 /* STUB_LOG=FILE: what is set and launched, with every parameter's bytes, so that two programs can
  * be compared. STUB_PARAMS: the sizes of a launch's parameters, "128 192", which a driver knows
- * from the cubin. */
+ * from the cubin; STUB_PARAMS_entry: those of one entry. Memory is not written then. */
 static FILE *log_file(void) {
   static FILE *file;
   const char *name = getenv("STUB_LOG");
@@ -76,12 +76,18 @@ static void log_bytes(const unsigned char *bytes, size_t count) {
 }
 
 static void log_launch(const kiln__cu_launch *launch, const char *entry, void **params) {
-  const char *sizes = getenv("STUB_PARAMS");
+  char own[64];
+  snprintf(own, sizeof own, "STUB_PARAMS_%s", entry);
+  const char *sizes = getenv(own) ? getenv(own) : getenv("STUB_PARAMS");
   if (!log_file()) return;
   fprintf(log_file(), "launch %s grid %u %u %u block %u %u %u shared %u stream %p attributes %u\n",
           entry, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0],
           launch->block[1], launch->block[2], launch->shared_bytes, (void *)launch->stream,
           launch->num_attributes);
+  for (unsigned i = 0; i < launch->num_attributes; i++)
+    fprintf(log_file(), "  attribute %d: %u %u %u\n", launch->attributes[i].id,
+            launch->attributes[i].value.cluster[0], launch->attributes[i].value.cluster[1],
+            launch->attributes[i].value.cluster[2]);
   for (int i = 0; sizes && *sizes; i++) {
     fprintf(log_file(), "  param %d ", i);
     log_bytes(params[i], strtoul(sizes, (char **)&sizes, 10));
@@ -230,8 +236,11 @@ kiln__cu_result cuMemcpyDtoH_v2(void *to, kiln__cu_ptr from, size_t bytes) {
 
 kiln__cu_result cuMemsetD8Async(kiln__cu_ptr to, unsigned char value, size_t bytes,
                                 kiln__cu_stream stream) {
-  (void)stream;
-  memset((void *)(uintptr_t)to, value, bytes);
+  if (log_file())
+    fprintf(log_file(), "clear %llx %d %zu stream %p\n", (unsigned long long)to, value, bytes,
+            (void *)stream);
+  else
+    memset((void *)(uintptr_t)to, value, bytes);
   return has_context() ? 0 : INVALID_CONTEXT;
 }
 
