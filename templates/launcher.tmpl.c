@@ -419,7 +419,8 @@ int ${name}_run(const ${name} *kernel,
   const int64_t count_${i - 1} = tiles_${i - 1} < most_${i - 1} ? tiles_${i - 1} : most_${i - 1};
   if (tiles_${i - 1} < 0 || tiles_${i - 1} >= INT64_C(1) << 32) return KILN_LAUNCHER_BAD_SIZE;
 //@ else
-  if (tiles_${i - 1} < 0 || tiles_${i - 1} > INT64_MAX / ${e.cluster}) return KILN_LAUNCHER_BAD_SIZE;
+  if (tiles_${i - 1} < 0 || tiles_${i - 1} > INT64_MAX / ${e.cluster})
+    return KILN_LAUNCHER_BAD_SIZE;
   const int64_t count_${i - 1} = tiles_${i - 1} * ${e.cluster};
 //@ end
   if (!grid_fits(count_${i - 1}, ${e.cluster})) return KILN_LAUNCHER_BAD_SIZE;
@@ -436,8 +437,8 @@ int ${name}_run(const ${name} *kernel,
   map maps[${#maps}];
 //@ for i, m in ipairs(maps) do
   if (result == 0)
-    result = encode(&kernel->driver, &maps[${i - 1}], a->${m.name}, ${readable}, ${m.dim}, ${m.extents},
-                    &a->${m.stride}, ${m.box_rows});
+    result = encode(&kernel->driver, &maps[${i - 1}], a->${m.name}, ${readable}, ${m.dim},
+                    ${m.extents}, &a->${m.stride}, ${m.box_rows});
 //@ end
 //@ end
 //@ if clears then
