@@ -63,7 +63,8 @@ typedef struct kiln_launcher_backward_args {
 #ifndef ${name}_H
 #define ${name}_H
 
-//@ local pass = not backward and "" or is_deterministic and ", gradients, deterministic" or ", gradients"
+//@ local pass = backward and ", gradients" or ""
+//@ if is_deterministic then pass = pass .. ", deterministic" end
 /* ${dtype}, head_dim ${head_dim}, head_dim_v ${head_dim_v}, mask ${mask}${pass}. */
 typedef struct ${name}
     ${name};
@@ -270,13 +271,13 @@ static int tensors_are_aligned(const ${args_type} *a) {
   if (!a->lse && a->batch > 0 && a->seqlen_q > 0) return 0;
 //@ end
 //@ for i, t in ipairs(tensors) do
-  ${i == 1 and "return" or "      "} tensor_is_aligned(a->${t.name}, &a->${t.stride}, ${t.extents}) &&
+//@ local word = i == 1 and "return" or "      "
+  ${word} tensor_is_aligned(a->${t.name}, &a->${t.stride}, ${t.extents}) &&
 //@ end
          (uintptr_t)a->lse % sizeof(float) == 0;
 }
 
-/* Bytes of each item of the workspace, ${#workspace} of them; their sum, or SIZE_MAX where no memory
- * holds them. */
+/* Bytes of each item of the workspace; their sum, or SIZE_MAX where no memory holds them. */
 static size_t measure_workspace(const ${args_type} *a, size_t bytes[]) {
   size_t sum = 0;
 //@ if #workspace == 0 then

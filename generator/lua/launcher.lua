@@ -78,7 +78,8 @@ local function entries_of(record, index)
     local params = {}
     for j, p in ipairs(e.params) do params[j] = p == "args" and "&args" or index[p] end
     out[i] = { name = e.name, threads = e.threads, shared_bytes = e.shared_bytes,
-               persistent = e.persistent, cluster = e.cluster, param_list = table.concat(params, ", ") }
+               persistent = e.persistent, cluster = e.cluster,
+               param_list = table.concat(params, ", ") }
     out[i].factors, out[i].count = factors(nil, e.grid)
   end
   return out
