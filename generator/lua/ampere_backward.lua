@@ -169,7 +169,9 @@ function ampere.values(spec, tile, arch)
   -- ds is formed from p in 11 bits: where p is laid out in 8, it goes to the second half as fp16
   -- too, in the place of ds. With a ring that may still be read for the dq of the block before.
   x.p_fp16 = spec.dtype == "bf16"
-  x.must_wait = x.p_fp16 and x.is_ring
+  -- And the turns of the deterministic kernels follow from that wait.
+  x.must_wait = x.is_ring and (x.p_fp16 or x.deterministic)
+  x.section = x.causal and 32 or 8
   -- Adds of four numbers at once and stmatrix came with sm_90.
   x.is_hopper = arch.major >= 9
   return x

@@ -43,17 +43,34 @@ DEV int fresh_member(void) { return (thread_index() + (int)fresh_zero()) % ${hal
 
 /* ---- keys and queries ---- */
 
+//@ if deterministic then
+/* Tiles: of a section of ${section} heads, batches counted as heads, those of the first key block,
+ * then those of the second, then the next section. The key blocks of a head add to dq in turns: so
+ * they begin one behind the other, and few of them wait. Keys that more queries see come first. */
+//@ else
 /* Tiles: key block fastest, then key head, then batch. So keys that more queries see come first. */
+//@ end
 typedef struct {
   i64 batch;
   int head, block, first; /* key head, key block and its first key */
 } Place;
 DEV Place place_of(i64 tile, const BackwardArgs *a) {
+//@ if deterministic then
+  const i64 section = tile / (a->n_blocks * (i64)${section}), begin = section * ${section};
+  const i64 rest = tile - begin * a->n_blocks, left = a->num_heads_k * (i64)a->batch - begin;
+  const i64 width = left < ${section} ? left : ${section};
+  const i64 head_index = begin + rest % width;
+//@ else
   const i64 head_index = tile / a->n_blocks;
+//@ end
   Place x;
   x.batch = head_index / a->num_heads_k;
   x.head = (int)(head_index - x.batch * a->num_heads_k);
+//@ if deterministic then
+  x.block = (int)(rest / width);
+//@ else
   x.block = (int)(tile - head_index * a->n_blocks);
+//@ end
   x.first = x.block * ${block_n};
   return x;
 }
@@ -113,15 +130,26 @@ DEV void feed_${f[1]}(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
 //@ local slot = is_ring and " + slot" or ""
 //@ -- Barriers; HALF + 1: of the second half, P_READY + part
 //@ local ALL, HALF, DS_FREE, P_READY = 1, 2, 4, 5
+//@ if deterministic then
+/* Key blocks add to the dq of a block of query rows in their order; those before this one have seen
+ * the rows too. `turn` counts who has added. A thread of the first half waits for the turn of a
+ * step while the second half has dk to do, and another hands on the turn of the step before: its
+ * additions are long done then, and no warp of the second half waits for either. */
+DEV u32 *turn_of(Place x, Step s, const BackwardArgs *a) {
+  return (u32 *)item(2, a) + block_of(x.batch + fresh_zero(), s.head, s.block, a);
+}
+DEV void take_turn(Place x, Step s, int first, const BackwardArgs *a) {
+  const int me = member(), is_last = s.block == a->m_blocks - 1;
+  const Step before = { s.head - is_last, is_last ? first : s.block + 1 };
+  if (me == 0 && before.head >= x.head * a->group) red_add_u32_release(turn_of(x, before, a), 1);
+  if (me == 32) semaphore_wait(turn_of(x, s, a), (u32)x.block);
+  sync_warp();
+}
+
+//@ end
 /* Computes a block of dq from ds and adds it. */
 DEV void give_dq(LanesAdd l, Place x, Step s, const BackwardArgs *a) {
   const i64 block = block_of(x.batch + fresh_zero(), s.head, s.block, a);
-//@ if deterministic then
-  /* Key blocks add in their order; those before this one have seen the rows too. */
-  u32 *turn = (u32 *)item(2, a) + block;
-  if ((thread_index() & 31) == 0) semaphore_wait(turn, (u32)x.block);
-  sync_warp();
-//@ end
 #pragma unroll 1
   for (int part = 0; part < ${dq.parts}; part++) {
     float dq[${dq.numbers}];
@@ -130,10 +158,6 @@ DEV void give_dq(LanesAdd l, Place x, Step s, const BackwardArgs *a) {
     add_dq(dq, l.a, l.b, part);
     put_dq((float *)item(0, a) + block * ${acc_numbers}, dq, part);
   }
-//@ if deterministic then
-  named_sync(${is_ring and HALF + 1 or ALL}, ${dq_threads});
-  if (${is_ring and "member()" or "thread_index()"} == 0) red_add_u32_release(turn, 1);
-//@ end
 }
 
 /* The first half of the warps: scores and p, then dv. */
@@ -192,6 +216,9 @@ DEV void first_half(const BackwardArgs *a) {
     named_sync(${HALF}, ${half});
     const LanesAdd ldv = lanes_dv(here + ${at.p}, now + ${dout_from});
     add_dv(dv, ldv.a, ldv.b);
+//@ if deterministic then
+    take_turn(x, step, first, a);
+//@ end
 //@ if is_ring then
     slot = ${stage_bytes} - slot;
 //@ else
@@ -293,6 +320,10 @@ DEV void second_half(const BackwardArgs *a) {
   lay_dk(smem + ${at.k}, dk);
   named_sync(${HALF + 1}, ${half});
   const Place y = place_of(block_index_again(), a);
+//@ if deterministic then
+  const Step last = { (y.head + 1) * a->group - 1, first };
+  if (member() == 0 && first < a->m_blocks) red_add_u32_release(turn_of(y, last, a), 1);
+//@ end
   store_dk(smem + ${at.k},
            (char *)a->dk + 2 * (y.batch * a->dk_stride.batch + y.head * a->dk_stride.head +
                                 y.first * a->dk_stride.row),

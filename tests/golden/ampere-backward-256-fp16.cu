@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_86 --pass backward --dtype fp16 --head-dim 256 --deterministic --block-m 16 --block-n 64 --num-stages 1 --num-warps 8 --plain
-// source id 4859506d01f1dfc3ec8782a4f01858fb8c306bbef11784d56e03de58df634cb1
+// source id f7dc957234684fb3d38e4a3cce4e958de9d50da884f62d31ea3ffad6274dbdcd
 // family ampere_backward
 // spec arch=sm_86 pass=backward algorithm=flash dtype=fp16 head_dim=256 head_dim_v=256 mask=none deterministic=1
 // tile block_m=16 block_n=64 num_stages=1 num_warps=8
@@ -704,17 +704,22 @@ KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
 
 /* ---- keys and queries ---- */
 
-/* Tiles: key block fastest, then key head, then batch. So keys that more queries see come first. */
+/* Tiles: of a section of 8 heads, batches counted as heads, those of the first key block,
+ * then those of the second, then the next section. The key blocks of a head add to dq in turns: so
+ * they begin one behind the other, and few of them wait. Keys that more queries see come first. */
 typedef struct {
   i64 batch;
   int head, block, first; /* key head, key block and its first key */
 } Place;
 DEV Place place_of(i64 tile, const BackwardArgs *a) {
-  const i64 head_index = tile / a->n_blocks;
+  const i64 section = tile / (a->n_blocks * (i64)8), begin = section * 8;
+  const i64 rest = tile - begin * a->n_blocks, left = a->num_heads_k * (i64)a->batch - begin;
+  const i64 width = left < 8 ? left : 8;
+  const i64 head_index = begin + rest % width;
   Place x;
   x.batch = head_index / a->num_heads_k;
   x.head = (int)(head_index - x.batch * a->num_heads_k);
-  x.block = (int)(tile - head_index * a->n_blocks);
+  x.block = (int)(rest / width);
   x.first = x.block * 64;
   return x;
 }
@@ -767,13 +772,24 @@ DEV void feed_dout(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
 
 /* ---- the two halves of a block ---- */
 
+/* Key blocks add to the dq of a block of query rows in their order; those before this one have seen
+ * the rows too. `turn` counts who has added. A thread of the first half waits for the turn of a
+ * step while the second half has dk to do, and another hands on the turn of the step before: its
+ * additions are long done then, and no warp of the second half waits for either. */
+DEV u32 *turn_of(Place x, Step s, const BackwardArgs *a) {
+  return (u32 *)item(2, a) + block_of(x.batch + fresh_zero(), s.head, s.block, a);
+}
+DEV void take_turn(Place x, Step s, int first, const BackwardArgs *a) {
+  const int me = member(), is_last = s.block == a->m_blocks - 1;
+  const Step before = { s.head - is_last, is_last ? first : s.block + 1 };
+  if (me == 0 && before.head >= x.head * a->group) red_add_u32_release(turn_of(x, before, a), 1);
+  if (me == 32) semaphore_wait(turn_of(x, s, a), (u32)x.block);
+  sync_warp();
+}
+
 /* Computes a block of dq from ds and adds it. */
 DEV void give_dq(LanesAdd l, Place x, Step s, const BackwardArgs *a) {
   const i64 block = block_of(x.batch + fresh_zero(), s.head, s.block, a);
-  /* Key blocks add in their order; those before this one have seen the rows too. */
-  u32 *turn = (u32 *)item(2, a) + block;
-  if ((thread_index() & 31) == 0) semaphore_wait(turn, (u32)x.block);
-  sync_warp();
 #pragma unroll 1
   for (int part = 0; part < 1; part++) {
     float dq[16];
@@ -782,8 +798,6 @@ DEV void give_dq(LanesAdd l, Place x, Step s, const BackwardArgs *a) {
     add_dq(dq, l.a, l.b, part);
     put_dq((float *)item(0, a) + block * 4096, dq, part);
   }
-  named_sync(1, 256);
-  if (thread_index() == 0) red_add_u32_release(turn, 1);
 }
 
 /* The first half of the warps: scores and p, then dv. */
@@ -829,6 +843,7 @@ DEV void first_half(const BackwardArgs *a) {
     named_sync(2, 128);
     const LanesAdd ldv = lanes_dv(here + 82048, now + 8192);
     add_dv(dv, ldv.a, ldv.b);
+    take_turn(x, step, first, a);
     named_sync(1, 256);
     if (left > 1) feed_q(ring, next, x.batch, a);
     cp_async_commit();
@@ -904,6 +919,8 @@ DEV void second_half(const BackwardArgs *a) {
   lay_dk(smem + 0, dk);
   named_sync(3, 128);
   const Place y = place_of(block_index_again(), a);
+  const Step last = { (y.head + 1) * a->group - 1, first };
+  if (member() == 0 && first < a->m_blocks) red_add_u32_release(turn_of(y, last, a), 1);
   store_dk(smem + 0,
            (char *)a->dk + 2 * (y.batch * a->dk_stride.batch + y.head * a->dk_stride.head +
                                 y.first * a->dk_stride.row),
