@@ -120,8 +120,8 @@ DEV void feed_${f[1]}(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
                           first * a->${f[3]}_stride.row);
   copy_${f[1]}(to + ${f[5]}, from, 2 * a->${f[3]}_stride.row, (int)(a->seqlen_q - first));
   const char *rows = item(1, a) + block_of(batch, s.head, s.block, a) * ${8 * block_m} + ${f[6]};
-  for (int at = 16 * fresh_member(); at < ${4 * block_m}; at += ${16 * half})
-    cp_async_16(to + ${rows_from + f[6]} + at, rows + at, 16);
+  const int at = 16 * fresh_member(); /* a half has more threads than there are 16 bytes */
+  if (at < ${4 * block_m}) cp_async_16(to + ${rows_from + f[6]} + at, rows + at, 16);
 }
 //@ end
 

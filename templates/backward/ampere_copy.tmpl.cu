@@ -37,14 +37,21 @@ DEV void copy_${t.name}(u32 to, const char *from, i64 row_bytes, int rows) {
 
 //@ for _, t in ipairs(stores) do
 //@ local me = t.name == "dq" and "thread_index()" or "member()"
+//@ local chunks = t.dim // 8
+//@ local limit = t.ragged_rows and ("row >= %d || "):format(t.rows) or ""
 /* Stores the first `rows` of ${t.rows} rows of ${t.name}. */
 DEV void store_${t.name}(u32 from, char *to, i64 row_bytes, int rows) {
   const int row0 = ${me} / ${t.wide}, chunk0 = ${me} % ${t.wide};
 #pragma unroll
   for (int i = 0; i < ${t.passes}; i++) {
     const int row = row0 + ${t.step} * i;
-    if (row >= ${t.rows} || row >= rows) break;
-    for (int chunk = chunk0; chunk < ${t.dim // 8}; chunk += ${t.wide}) {
+    if (${limit}row >= rows) break;
+#pragma unroll
+    for (int c = 0; c < ${chunks}; c += ${t.wide}) {
+      const int chunk = c + chunk0;
+//@ if chunks % t.wide ~= 0 then
+      if (chunk >= ${chunks}) break;
+//@ end
       u32 x[4];
       lds_u32x4(x, from + (u32)row * ${t.layout.pitch} +
                        (u32)(chunk ^ ${t.layout.swizzle_text("row")}) * 16);

@@ -281,11 +281,16 @@ DEV void put_dq(float *to, const float *x, int part) {
 /* A part of the warp's numbers of a block of dq in fp32 */
 DEV void get_dq(float *x, const float *from, int part) {
   from += part * ${of_part} + ${is_hopper and 4 or 1} * ${me};
-#pragma unroll
-  for (int i = 0; i < ${dq.numbers}; i++)
 //@ if is_hopper then
-    x[i] = ldg_f32(from + ${4 * dq_threads} * (i / 4) + i % 4);
+#pragma unroll
+  for (int i = 0; i < ${dq.numbers}; i += 4) {
+    u32 r[4];
+    ldg_u32x4(r, from + ${dq_threads} * i);
+#pragma unroll
+    for (int j = 0; j < 4; j++) x[i + j] = as_float(r[j]);
+  }
 //@ else
-    x[i] = ldg_f32(from + ${dq_threads} * i);
+#pragma unroll
+  for (int i = 0; i < ${dq.numbers}; i++) x[i] = ldg_f32(from + ${dq_threads} * i);
 //@ end
 }

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90 --pass backward --dtype bf16 --head-dim 128 --causal --block-m 64 --block-n 128 --num-stages 2 --num-warps 8 --plain
-// source id af852e9affc3ed6267027f8065de6b2d925993ed9722f2affb5813b069059471
+// source id b6bf0a0db01c9a3415f348d455e4377e8321862b00ff799165b9969af92ed564
 // family ampere_backward
 // spec arch=sm_90 pass=backward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=64 block_n=128 num_stages=2 num_warps=8
@@ -74,6 +74,9 @@ DEV float unpack_fp16(u32 x) {
 }
 DEV float unpack_bf16(u32 x) {
   return __uint_as_float(x << 16);
+}
+DEV float as_float(u32 x) {
+  return __uint_as_float(x);
 }
 DEV u32 shared_base(void) {
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
@@ -519,8 +522,12 @@ DEV void put_dq(float *to, const float *x, int part) {
 DEV void get_dq(float *x, const float *from, int part) {
   from += part * 4096 + 4 * fresh_member();
 #pragma unroll
-  for (int i = 0; i < 32; i++)
-    x[i] = ldg_f32(from + 512 * (i / 4) + i % 4);
+  for (int i = 0; i < 32; i += 4) {
+    u32 r[4];
+    ldg_u32x4(r, from + 128 * i);
+#pragma unroll
+    for (int j = 0; j < 4; j++) x[i + j] = as_float(r[j]);
+  }
 }
 /* ---- between global and shared memory ----
  *
@@ -614,8 +621,10 @@ DEV void store_dk(u32 from, char *to, i64 row_bytes, int rows) {
 #pragma unroll
   for (int i = 0; i < 8; i++) {
     const int row = row0 + 16 * i;
-    if (row >= 128 || row >= rows) break;
-    for (int chunk = chunk0; chunk < 16; chunk += 8) {
+    if (row >= rows) break;
+#pragma unroll
+    for (int c = 0; c < 16; c += 8) {
+      const int chunk = c + chunk0;
       u32 x[4];
       lds_u32x4(x, from + (u32)row * 256 +
                        (u32)(chunk ^ (row & 7)) * 16);
@@ -629,8 +638,10 @@ DEV void store_dv(u32 from, char *to, i64 row_bytes, int rows) {
 #pragma unroll
   for (int i = 0; i < 8; i++) {
     const int row = row0 + 16 * i;
-    if (row >= 128 || row >= rows) break;
-    for (int chunk = chunk0; chunk < 16; chunk += 8) {
+    if (row >= rows) break;
+#pragma unroll
+    for (int c = 0; c < 16; c += 8) {
+      const int chunk = c + chunk0;
       u32 x[4];
       lds_u32x4(x, from + (u32)row * 256 +
                        (u32)(chunk ^ (row & 7)) * 16);
@@ -644,8 +655,10 @@ DEV void store_dq(u32 from, char *to, i64 row_bytes, int rows) {
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     const int row = row0 + 16 * i;
-    if (row >= 64 || row >= rows) break;
-    for (int chunk = chunk0; chunk < 16; chunk += 8) {
+    if (row >= rows) break;
+#pragma unroll
+    for (int c = 0; c < 16; c += 8) {
+      const int chunk = c + chunk0;
       u32 x[4];
       lds_u32x4(x, from + (u32)row * 256 +
                        (u32)(chunk ^ (row & 7)) * 16);
@@ -668,41 +681,60 @@ DEV float dot_8(const u32 *x, const u32 *y) {
 
 /* Of a block of query rows: -lse log2(e), then -delta, in fp32. Rows past the end, and those that
  * see no key, get -inf: all of their exponentials are 0.
- * Clears the block's dq. */
+ * Clears the block's dq.
+ * The loads of 64 rows are started before the first is used. */
 KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
   if (block_index() >= a.tiles) return;
   const i64 block = block_index(), head_index = block / a.m_blocks;
   const i64 batch = head_index / a.num_heads, head = head_index - batch * a.num_heads;
   const int first = (int)(block - head_index * a.m_blocks) * 64;
-  const char *o = (const char *)a.o + 2 * (batch * a.o_stride.batch + head * a.o_stride.head);
-  const char *dout =
-      (const char *)a.dout + 2 * (batch * a.do_stride.batch + head * a.do_stride.head);
-  float *rows = (float *)item(1, &a) + block * 128;
+  const int end = a.seqlen_q - first < 64 ? a.seqlen_q - first : 64;
+  const u32 zeros[4] = { 0, 0, 0, 0 };
+  char *dq = item(0, &a) + block * 32768;
+#pragma unroll 4
+  for (int i = thread_index(); i < 2048; i += 256)
+    stg_u32x4(dq + 16 * i, zeros);
   const int part = thread_index() % 8; /* of a row */
-  for (int row = thread_index() / 8; row < 64; row += 32) {
-    const i64 from = first + row;
-    float delta = 0.0f;
-    if (from < a.seqlen_q) {
-      for (int chunk = part; chunk < 16; chunk += 8) {
-        u32 x[4], y[4];
-        ldg_u32x4(x, o + 2 * from * a.o_stride.row + 16 * chunk);
-        ldg_u32x4(y, dout + 2 * from * a.do_stride.row + 16 * chunk);
-        delta += dot_8(x, y);
+  const char *o = (const char *)a.o + 16 * part +
+                  2 * (batch * a.o_stride.batch + head * a.o_stride.head + first * a.o_stride.row);
+  const char *dout =
+      (const char *)a.dout + 16 * part +
+      2 * (batch * a.do_stride.batch + head * a.do_stride.head + first * a.do_stride.row);
+  const float *lse = a.lse + head_index * a.seqlen_q + first;
+  float *rows = (float *)item(1, &a) + block * 128;
+#pragma unroll 1
+  for (int begin = 0; begin < 64; begin += 64) {
+    const int row0 = begin + thread_index() / 8;
+    u32 x[4][4], y[4][4];
+    float shift[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int row = row0 + 32 * i;
+      shift[i] = part == 0 && row < end ? ldg_f32(lse + row) : NEG_INFINITY;
+#pragma unroll
+      for (int c = 0; c < 2; c++) {
+        u32 *u = x[2 * i + c], *w = y[2 * i + c];
+#pragma unroll
+        for (int j = 0; j < 4; j++) u[j] = w[j] = 0;
+        if (row >= end) continue;
+        ldg_u32x4(u, o + 2 * row * a.o_stride.row + 128 * c);
+        ldg_u32x4(w, dout + 2 * row * a.do_stride.row + 128 * c);
       }
     }
 #pragma unroll
-    for (int lanes = 1; lanes < 8; lanes *= 2) delta += shfl_xor_f32(delta, lanes);
-    if (part == 0) {
-      const float lse = from < a.seqlen_q ? ldg_f32(a.lse + head_index * a.seqlen_q + from)
-                                          : NEG_INFINITY;
-      stg_f32(rows + row, lse == NEG_INFINITY ? lse : -1.44269504f * lse);
+    for (int i = 0; i < 2; i++) {
+      const int row = row0 + 32 * i;
+      float delta = 0.0f;
+#pragma unroll
+      for (int c = 0; c < 2; c++)
+        delta += dot_8(x[2 * i + c], y[2 * i + c]);
+#pragma unroll
+      for (int lanes = 1; lanes < 8; lanes *= 2) delta += shfl_xor_f32(delta, lanes);
+      if (part != 0) continue;
+      stg_f32(rows + row, shift[i] == NEG_INFINITY ? shift[i] : -1.44269504f * shift[i]);
       stg_f32(rows + 64 + row, -delta);
     }
   }
-  const u32 zeros[4] = { 0, 0, 0, 0 };
-  char *dq = item(0, &a) + block * 32768;
-  for (int i = thread_index(); i < 2048; i += 256)
-    stg_u32x4(dq + 16 * i, zeros);
 }
 
 /* ---- keys and queries ---- */
@@ -756,8 +788,8 @@ DEV void feed_q(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
                           first * a->q_stride.row);
   copy_q(to + 0, from, 2 * a->q_stride.row, (int)(a->seqlen_q - first));
   const char *rows = item(1, a) + block_of(batch, s.head, s.block, a) * 512 + 0;
-  for (int at = 16 * fresh_member(); at < 256; at += 2048)
-    cp_async_16(to + 32768 + at, rows + at, 16);
+  const int at = 16 * fresh_member(); /* a half has more threads than there are 16 bytes */
+  if (at < 256) cp_async_16(to + 32768 + at, rows + at, 16);
 }
 /* Starts the copies of a block's dout and of the statistic that goes with it. */
 DEV void feed_dout(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
@@ -767,8 +799,8 @@ DEV void feed_dout(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
                           first * a->do_stride.row);
   copy_dout(to + 16384, from, 2 * a->do_stride.row, (int)(a->seqlen_q - first));
   const char *rows = item(1, a) + block_of(batch, s.head, s.block, a) * 512 + 256;
-  for (int at = 16 * fresh_member(); at < 256; at += 2048)
-    cp_async_16(to + 33024 + at, rows + at, 16);
+  const int at = 16 * fresh_member(); /* a half has more threads than there are 16 bytes */
+  if (at < 256) cp_async_16(to + 33024 + at, rows + at, 16);
 }
 
 /* ---- the two halves of a block ---- */

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_86 --pass backward --dtype fp16 --head-dim 256 --deterministic --block-m 16 --block-n 64 --num-stages 1 --num-warps 8 --plain
-// source id f7dc957234684fb3d38e4a3cce4e958de9d50da884f62d31ea3ffad6274dbdcd
+// source id 8a9864bfbf78e4cfa4253c11b3c1eef849aef15426531f2f8cbdfee97efe078c
 // family ampere_backward
 // spec arch=sm_86 pass=backward algorithm=flash dtype=fp16 head_dim=256 head_dim_v=256 mask=none deterministic=1
 // tile block_m=16 block_n=64 num_stages=1 num_warps=8
@@ -515,8 +515,7 @@ DEV void put_dq(float *to, const float *x, int part) {
 DEV void get_dq(float *x, const float *from, int part) {
   from += part * 4096 + 1 * (thread_index() + (int)fresh_zero());
 #pragma unroll
-  for (int i = 0; i < 16; i++)
-    x[i] = ldg_f32(from + 256 * i);
+  for (int i = 0; i < 16; i++) x[i] = ldg_f32(from + 256 * i);
 }
 /* ---- between global and shared memory ----
  *
@@ -610,8 +609,10 @@ DEV void store_dk(u32 from, char *to, i64 row_bytes, int rows) {
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     const int row = row0 + 16 * i;
-    if (row >= 64 || row >= rows) break;
-    for (int chunk = chunk0; chunk < 32; chunk += 8) {
+    if (row >= rows) break;
+#pragma unroll
+    for (int c = 0; c < 32; c += 8) {
+      const int chunk = c + chunk0;
       u32 x[4];
       lds_u32x4(x, from + (u32)row * 512 +
                        (u32)(chunk ^ (row & 7)) * 16);
@@ -625,8 +626,10 @@ DEV void store_dv(u32 from, char *to, i64 row_bytes, int rows) {
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     const int row = row0 + 16 * i;
-    if (row >= 64 || row >= rows) break;
-    for (int chunk = chunk0; chunk < 32; chunk += 8) {
+    if (row >= rows) break;
+#pragma unroll
+    for (int c = 0; c < 32; c += 8) {
+      const int chunk = c + chunk0;
       u32 x[4];
       lds_u32x4(x, from + (u32)row * 512 +
                        (u32)(chunk ^ (row & 7)) * 16);
@@ -641,7 +644,9 @@ DEV void store_dq(u32 from, char *to, i64 row_bytes, int rows) {
   for (int i = 0; i < 1; i++) {
     const int row = row0 + 32 * i;
     if (row >= 16 || row >= rows) break;
-    for (int chunk = chunk0; chunk < 32; chunk += 8) {
+#pragma unroll
+    for (int c = 0; c < 32; c += 8) {
+      const int chunk = c + chunk0;
       u32 x[4];
       lds_u32x4(x, from + (u32)row * 512 +
                        (u32)(chunk ^ (row & 7)) * 16);
@@ -664,42 +669,61 @@ DEV float dot_8(const u32 *x, const u32 *y) {
 
 /* Of a block of query rows: -lse log2(e), then -delta, in fp32. Rows past the end, and those that
  * see no key, get -inf: all of their exponentials are 0.
- * Clears the block's dq and its turn. */
+ * Clears the block's dq and its turn.
+ * The loads of 32 rows are started before the first is used. */
 KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
   if (block_index() >= a.tiles) return;
   const i64 block = block_index(), head_index = block / a.m_blocks;
   const i64 batch = head_index / a.num_heads, head = head_index - batch * a.num_heads;
   const int first = (int)(block - head_index * a.m_blocks) * 16;
-  const char *o = (const char *)a.o + 2 * (batch * a.o_stride.batch + head * a.o_stride.head);
-  const char *dout =
-      (const char *)a.dout + 2 * (batch * a.do_stride.batch + head * a.do_stride.head);
-  float *rows = (float *)item(1, &a) + block * 32;
-  const int part = thread_index() % 8; /* of a row */
-  for (int row = thread_index() / 8; row < 16; row += 32) {
-    const i64 from = first + row;
-    float delta = 0.0f;
-    if (from < a.seqlen_q) {
-      for (int chunk = part; chunk < 32; chunk += 8) {
-        u32 x[4], y[4];
-        ldg_u32x4(x, o + 2 * from * a.o_stride.row + 16 * chunk);
-        ldg_u32x4(y, dout + 2 * from * a.do_stride.row + 16 * chunk);
-        delta += dot_8(x, y);
-      }
-    }
-#pragma unroll
-    for (int lanes = 1; lanes < 8; lanes *= 2) delta += shfl_xor_f32(delta, lanes);
-    if (part == 0) {
-      const float lse = from < a.seqlen_q ? ldg_f32(a.lse + head_index * a.seqlen_q + from)
-                                          : NEG_INFINITY;
-      stg_f32(rows + row, lse == NEG_INFINITY ? lse : -1.44269504f * lse);
-      stg_f32(rows + 16 + row, -delta);
-    }
-  }
+  const int end = a.seqlen_q - first < 16 ? a.seqlen_q - first : 16;
   const u32 zeros[4] = { 0, 0, 0, 0 };
   char *dq = item(0, &a) + block * 16384;
+#pragma unroll 4
   for (int i = thread_index(); i < 1024; i += 256)
     stg_u32x4(dq + 16 * i, zeros);
   if (thread_index() == 0) stg_u32((u32 *)item(2, &a) + block, 0);
+  const int part = thread_index() % 8; /* of a row */
+  const char *o = (const char *)a.o + 16 * part +
+                  2 * (batch * a.o_stride.batch + head * a.o_stride.head + first * a.o_stride.row);
+  const char *dout =
+      (const char *)a.dout + 16 * part +
+      2 * (batch * a.do_stride.batch + head * a.do_stride.head + first * a.do_stride.row);
+  const float *lse = a.lse + head_index * a.seqlen_q + first;
+  float *rows = (float *)item(1, &a) + block * 32;
+#pragma unroll 1
+  for (int begin = 0; begin < 16; begin += 32) {
+    const int row0 = begin + thread_index() / 8;
+    u32 x[4][4], y[4][4];
+    float shift[1];
+#pragma unroll
+    for (int i = 0; i < 1; i++) {
+      const int row = row0 + 32 * i;
+      shift[i] = part == 0 && row < end ? ldg_f32(lse + row) : NEG_INFINITY;
+#pragma unroll
+      for (int c = 0; c < 4; c++) {
+        u32 *u = x[4 * i + c], *w = y[4 * i + c];
+#pragma unroll
+        for (int j = 0; j < 4; j++) u[j] = w[j] = 0;
+        if (row >= end) continue;
+        ldg_u32x4(u, o + 2 * row * a.o_stride.row + 128 * c);
+        ldg_u32x4(w, dout + 2 * row * a.do_stride.row + 128 * c);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 1; i++) {
+      const int row = row0 + 32 * i;
+      float delta = 0.0f;
+#pragma unroll
+      for (int c = 0; c < 4; c++)
+        delta += dot_8(x[4 * i + c], y[4 * i + c]);
+#pragma unroll
+      for (int lanes = 1; lanes < 8; lanes *= 2) delta += shfl_xor_f32(delta, lanes);
+      if (part != 0 || row >= 16) continue;
+      stg_f32(rows + row, shift[i] == NEG_INFINITY ? shift[i] : -1.44269504f * shift[i]);
+      stg_f32(rows + 16 + row, -delta);
+    }
+  }
 }
 
 /* ---- keys and queries ---- */
@@ -755,8 +779,8 @@ DEV void feed_q(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
                           first * a->q_stride.row);
   copy_q(to + 0, from, 2 * a->q_stride.row, (int)(a->seqlen_q - first));
   const char *rows = item(1, a) + block_of(batch, s.head, s.block, a) * 128 + 0;
-  for (int at = 16 * fresh_member(); at < 64; at += 2048)
-    cp_async_16(to + 16384 + at, rows + at, 16);
+  const int at = 16 * fresh_member(); /* a half has more threads than there are 16 bytes */
+  if (at < 64) cp_async_16(to + 16384 + at, rows + at, 16);
 }
 /* Starts the copies of a block's dout and of the statistic that goes with it. */
 DEV void feed_dout(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
@@ -766,8 +790,8 @@ DEV void feed_dout(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
                           first * a->do_stride.row);
   copy_dout(to + 8192, from, 2 * a->do_stride.row, (int)(a->seqlen_q - first));
   const char *rows = item(1, a) + block_of(batch, s.head, s.block, a) * 128 + 64;
-  for (int at = 16 * fresh_member(); at < 64; at += 2048)
-    cp_async_16(to + 16448 + at, rows + at, 16);
+  const int at = 16 * fresh_member(); /* a half has more threads than there are 16 bytes */
+  if (at < 64) cp_async_16(to + 16448 + at, rows + at, 16);
 }
 
 /* ---- the two halves of a block ---- */
