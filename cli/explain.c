@@ -19,6 +19,7 @@ static const kiln__flag flags[] = {
 };
 
 enum { ELEMENT_BYTES = 2, LSE_BYTES = 4, SMEM_RESERVED = 1024, REGISTER_UNIT = 256, WARP = 32 };
+enum { WORKSPACE_UNIT = 256 };
 
 typedef struct session {
   const kiln__args *args;
@@ -191,13 +192,34 @@ static void add_plan(const session *s, const kiln_plan_info *plan, json_t *objec
   if (json_object_size(ladder) > 0) json_object_set(object, "ladder", ladder);
   json_decref(ladder);
   if (plan->pack) json_object_set_new(object, "pack", json_string(plan->pack));
-  json_object_set_new(object, "workspace_bytes", json_integer((json_int_t)plan->workspace_bytes));
+}
+
+/* What the caller has to bring for this shape: docs/record.md has the rule. */
+static double workspace_bytes(const session *s, const json_t *record) {
+  json_t *sizes = kiln__shape_json(&s->shape);
+  const json_t *item, *factor;
+  size_t i, d;
+  double sum = 0;
+  json_array_foreach(json_object_get(record, "workspace"), i, item) {
+    double bytes = (double)member(item, "bytes");
+    json_array_foreach(json_object_get(item, "dims"), d, factor) {
+      const char *name = json_string_value(json_array_get(factor, 0));
+      const json_int_t divisor = json_integer_value(json_array_get(factor, 1));
+      bytes *= ceil((double)member(sizes, name) / (double)divisor);
+    }
+    sum += ceil(bytes / WORKSPACE_UNIT) * WORKSPACE_UNIT;
+  }
+  json_decref(sizes);
+  return sum;
 }
 
 static kiln_status add_record(const session *s, const char *text, json_t *object) {
   json_t *record = kiln__json_parse(text, "the launch record");
   if (!record) return KILN_INTERNAL;
   json_object_set(object, "family", json_object_get(record, "family"));
+  const double bytes = workspace_bytes(s, record);
+  json_object_set_new(object, "workspace_bytes",
+                      bytes < 0x1p62 ? json_integer((json_int_t)bytes) : json_real(bytes));
   json_object_set_new(object, "entries", entries_json(s, record));
   json_t *smem = json_object_get(record, "smem");
   if (smem) json_object_set(object, "smem", smem);
@@ -308,22 +330,50 @@ static void print_traffic(const session *s) {
 }
 
 /* The figures of the tutorial, computed as they are printed. */
-static void print_lesson(void) {
-  static const double rows[2][4] = {{1, 0.5, 2, 1.5}, {3, 0.2, 1, 2.5}};
+static const double lesson[2][4] = {{1, 0.5, 2, 1.5}, {3, 0.2, 1, 2.5}};
+
+static void print_forward_lesson(void) {
   kiln__running_softmax state = kiln__softmax_start();
   printf(
       "why the scores need no table:\n"
       "  The softmax of a row runs along: m is the largest score so far, l the sum of exp(s - m).\n"
       "  A larger m' rescales l, and the output, by exp(m - m').\n");
   for (int r = 0; r < 2; r++) {
-    kiln__softmax_add(&state, rows[r], 4);
-    printf("  scores (%g, %g, %g, %g): m = %g, l = %.3f\n", rows[r][0], rows[r][1], rows[r][2],
-           rows[r][3], state.maximum, state.sum);
+    kiln__softmax_add(&state, lesson[r], 4);
+    printf("  scores (%g, %g, %g, %g): m = %g, l = %.3f\n", lesson[r][0], lesson[r][1],
+           lesson[r][2], lesson[r][3], state.maximum, state.sum);
   }
   printf("  One head's table at 2 bytes: N = 4096 takes %.1f MB, N = 8192 takes %.0f MB.\n"
          "  Traffic: N d + N^2 for the standard way, N^2 d^2 / M with M bytes on the chip.\n",
          (double)kiln__score_table_bytes(4096, 4096, ELEMENT_BYTES) / 1e6,
          (double)kiln__score_table_bytes(8192, 8192, ELEMENT_BYTES) / 1e6);
+}
+
+static void print_backward_lesson(void) {
+  kiln__running_softmax state = kiln__softmax_start();
+  for (int r = 0; r < 2; r++) kiln__softmax_add(&state, lesson[r], 4);
+  const double lse = state.maximum + log(state.sum);
+  printf(
+      "why the gradients need no table:\n"
+      "  Two numbers a row are enough: lse = ln of the sum of exp(s), which the forward pass "
+      "left,\n"
+      "  and delta = do . o. With them each block of weights comes again, P = exp(s - lse), and\n"
+      "  dS = P (dP - delta), whatever the other blocks hold. Eight scores in two blocks: lse = "
+      "%.3f\n",
+      lse);
+  for (int r = 0; r < 2; r++)
+    printf("  scores (%g, %g, %g, %g): P = %.3f, %.3f, %.3f, %.3f\n", lesson[r][0], lesson[r][1],
+           lesson[r][2], lesson[r][3], exp(lesson[r][0] - lse), exp(lesson[r][1] - lse),
+           exp(lesson[r][2] - lse), exp(lesson[r][3] - lse));
+}
+
+/* Of the passes that were explained. */
+static void print_lessons(const kiln__selection *selection) {
+  bool seen[2] = {false, false};
+  for (int64_t i = 0; i < selection->count; i++)
+    seen[selection->variants[i].spec.pass == KILN_PASS_BACKWARD] = true;
+  if (seen[0]) print_forward_lesson();
+  if (seen[1]) print_backward_lesson();
 }
 
 static void print_text(const session *s, const json_t *object) {
@@ -376,7 +426,7 @@ static kiln_status run(const kiln__args *args) {
     s.variant = &selection.variants[i];
     status = explain(&s);
   }
-  if (status == KILN_OK && !kiln__args_has(args, "--json")) print_lesson();
+  if (status == KILN_OK && !kiln__args_has(args, "--json")) print_lessons(&selection);
   kiln__selection_destroy(&selection);
   kiln_context_destroy(s.ctx);
   return status;

@@ -21,7 +21,7 @@ static void print_help(void) {
   printf("usage: kiln VERB [ARGUMENTS]\n\nKiln generates, compiles and runs attention kernels.\n\n"
          "Verbs:\n");
   for (int i = 0; i < NUM_VERBS; i++) printf("  %-10s%s\n", verbs[i]->name, verbs[i]->sentence);
-  printf("\nkiln VERB --help lists a verb's flags; kiln --version prints the version.\n"
+  printf("\nkiln help VERB lists a verb's flags; kiln --version prints the version.\n"
          "Exit codes: 0, or the number of a status:\n");
   for (int s = 1; strcmp(kiln_status_name((kiln_status)s), "UNKNOWN") != 0; s++)
     printf("  %-3d %-20s %s\n", s, kiln_status_name((kiln_status)s),
@@ -62,13 +62,20 @@ static kiln_status run_verb(const kiln__verb *verb, int argc, char **argv) {
   return status;
 }
 
+/* Of a verb, or of the program. */
+static kiln_status help_on(const char *word) {
+  char flag[] = "--help", *words[] = {flag};
+  const kiln__verb *verb = word ? find_verb(word) : NULL;
+  if (verb) return run_verb(verb, 1, words);
+  if (word) return refuse_verb(word);
+  print_help();
+  return KILN_OK;
+}
+
 static kiln_status dispatch(int argc, char **argv) {
   if (argc < 2) return kiln__fail(KILN_INVALID_ARGUMENT, "give a verb; kiln --help lists them");
-  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-      strcmp(argv[1], "help") == 0) {
-    print_help();
-    return KILN_OK;
-  }
+  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+    return help_on(argc > 2 ? argv[2] : NULL);
   if (strcmp(argv[1], "--version") == 0) {
     printf("kiln %s\n", kiln_version());
     return KILN_OK;

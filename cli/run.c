@@ -24,7 +24,7 @@ static const kiln__flag flags[] = {
     {"--o", "FILE", "write the result here, f32 .npy (batch, seqlen_q, num_heads, head_dim_v)"},
     {"--lse", "FILE", "write the log-sum-exp here, f32 .npy (batch, num_heads, seqlen_q)"},
     {"--do", "FILE",
-     "gradient of o (batch, seqlen_q, num_heads, head_dim_v): asks for those below"},
+     "gradient of o (batch, seqlen_q, num_heads, head_dim_v): makes it the backward pass"},
     {"--dq", "FILE", "write the gradient of q here, f32 .npy in the shape of q"},
     {"--dk", "FILE", "write the gradient of k here"},
     {"--dv", "FILE", "write the gradient of v here"},

@@ -176,7 +176,7 @@ static kiln_status run(const kiln__args *args) {
 const kiln__verb kiln__verb_trace = {
     .name = "trace",
     .usage = "SELECTION [--seqlen-q N] [--seqlen-k N] [--num-heads N] [--block N] [-o FILE]",
-    .sentence = "Draws the timeline of one block on the emulator, by a model clock.",
+    .sentence = "Draws the timeline of a forward kernel's block on the emulator, by a model clock.",
     .flags = flags,
     .groups = KILN__TAKES_SELECTION,
     .run = run,

@@ -56,6 +56,17 @@ flags_of() {
     END { if (flag) print flag "\t" values }'
 }
 
+# The words that stand first behind a verb: those between the bars of its usage.
+commands_of() {
+  "$program" "$1" --help | awk '/^usage: / {
+    count = split(substr($0, length("usage: kiln " $3) + 2), parts, / \| /)
+    for (i = 1; i <= count; i++) {
+      split(parts[i], words, / /)
+      if (words[1] ~ /^[a-z]+$/) printf "%s ", words[1]
+    }
+  }'
+}
+
 {
   echo "# bash completion for kiln $version"
   echo '_kiln() {'
@@ -71,7 +82,7 @@ flags_of() {
     done
   done
   for verb in $verbs; do
-    echo "    $verb:*) words='$(flags_of "$verb" | cut -f1 | tr '\n' ' ')' ;;"
+    echo "    $verb:*) words='$(commands_of "$verb")$(flags_of "$verb" | cut -f1 | tr '\n' ' ')' ;;"
   done
   echo '    esac'
   echo '  fi'
@@ -90,7 +101,7 @@ flags_of() {
   echo '  else'
   echo '    case $words[2] in'
   for verb in $verbs; do
-    echo "    $verb) found=($(flags_of "$verb" | cut -f1 | tr '\n' ' ')) ;;"
+    echo "    $verb) found=($(commands_of "$verb")$(flags_of "$verb" | cut -f1 | tr '\n' ' ')) ;;"
   done
   echo '    esac'
   echo '  fi'
@@ -105,6 +116,9 @@ flags_of() {
   for verb in $verbs; do
     echo "complete -c kiln -n __fish_use_subcommand -a $verb -d '$(sentence_of "$verb" |
       sed "s/'/\\\\'/g")'"
+    for word in $(commands_of "$verb"); do
+      echo "complete -c kiln -n '__fish_seen_subcommand_from $verb' -a $word"
+    done
     flags_of "$verb" | while IFS=$'\t' read -r flag values; do
       name=${flag##-}
       name=${name#-}

@@ -20,19 +20,20 @@ local fields = {
   {
     group = "spec", name = "pass", type = "enum", default = "forward",
     values = { "forward", "backward" }, numbers = { forward = 0, backward = 1 },
-    flag = "--pass", sentence = "Pass: the attention itself, or its gradients.",
+    flag = "--pass", sentence = "forward: the attention itself; backward: its gradients.",
   },
   {
     group = "spec", name = "algorithm", type = "enum", default = "flash",
     values = { "flash", "standard" }, numbers = { flash = 0, standard = 1 },
     flag = "--algorithm",
-    sentence = "flash: tiled with an online softmax; standard: scores in global memory.",
+    sentence = "flash: tiled with an online softmax; standard: scores in global memory, "
+      .. "forward alone.",
   },
   {
     group = "spec", name = "dtype", type = "enum", default = "bf16", values = { "fp16", "bf16" },
     numbers = { fp16 = 0, bf16 = 1, e4m3 = 2, fp32 = 3 },
     refused = { e4m3 = "is not built yet", fp32 = "is for outputs and statistics alone" },
-    flag = "--dtype", sentence = "Type of q, k, v and o.",
+    flag = "--dtype", sentence = "Type of q, k, v and o, and of their gradients.",
   },
   {
     group = "spec", name = "head_dim", type = "int", default = 128, min = 8, max = 256,
@@ -53,22 +54,22 @@ local fields = {
     group = "spec", name = "deterministic", type = "int", default = 0, min = 0, max = 1,
     multiple = 1, late = true,
     flags = { { flag = "--deterministic", value = 1 }, { flag = "--no-deterministic", value = 0 } },
-    sentence = "1: the backward pass gives the same bits in every run, dq included.",
+    sentence = "Backward: dq, too, has the same bits in every run; it takes longer.",
   },
   {
     group = "tile", name = "block_m", type = "int", default = 0, min = 16, max = 256,
     multiple = 16, zero = "0 leaves the choice to Kiln", flag = "--block-m",
-    sentence = "Query rows of a tile.",
+    sentence = "Query rows that are worked on at a time.",
   },
   {
     group = "tile", name = "block_n", type = "int", default = 0, min = 8, max = 256,
     multiple = 8, zero = "0 leaves the choice to Kiln", flag = "--block-n",
-    sentence = "Key rows of a block.",
+    sentence = "Key rows that are worked on at a time.",
   },
   {
     group = "tile", name = "num_stages", type = "int", default = 0, min = 1, max = 8,
     multiple = 1, zero = "0 leaves the choice to Kiln", flag = "--num-stages",
-    sentence = "Depth of the ring of key and value blocks.",
+    sentence = "Depth of the ring of blocks: keys and values; backward, queries and do.",
   },
   {
     group = "tile", name = "num_warps", type = "int", default = 0, min = 1, max = 16,

@@ -115,7 +115,7 @@ typedef struct kiln_attn_spec {
   size_t size; /* sizeof(kiln_attn_spec), set by the initialiser */
   /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a" or "sm_120"; "" = the device's best */
   char arch[16];
-  kiln_pass pass; /* FORWARD */
+  kiln_pass pass;
   kiln_algorithm algorithm;
   kiln_dtype dtype;   /* of q, k, v and o: FP16 or BF16 */
   int32_t head_dim;   /* columns of q and k: a multiple of 8 up to 256 */
@@ -135,9 +135,9 @@ typedef struct kiln_attn_spec {
 
 typedef struct kiln_tile {
   size_t size;
-  int32_t block_m;    /* query rows of a tile */
-  int32_t block_n;    /* key rows of a block */
-  int32_t num_stages; /* depth of the key/value ring */
+  int32_t block_m;    /* query rows of a tile; of the backward pass, of a block */
+  int32_t block_n;    /* key rows of a block; of the backward pass, of a tile */
+  int32_t num_stages; /* depth of the ring of blocks: keys and values, or queries and dout */
   int32_t num_warps;  /* warps of a block, producers included */
 } kiln_tile;
 
@@ -381,7 +381,7 @@ typedef struct kiln_kernel kiln_kernel; /* loaded; launches are thread-safe */
 
 /* flags: 0 or one of the above. A launcher is no source that can be compiled here; its id is that
  * of the kernel's text. Errors: INVALID_ARGUMENT, UNSUPPORTED (no kernel for this spec; a launcher
- * for the emulator, or of a backward pass), TEMPLATE_FAILED. */
+ * for the emulator), TEMPLATE_FAILED. */
 KILN_API kiln_status kiln_source_generate(kiln_context *ctx, const kiln_attn_spec *spec,
                                           const kiln_tile *tile, unsigned flags,
                                           kiln_source **source);

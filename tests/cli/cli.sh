@@ -16,6 +16,9 @@ for verb in generate compile run verify explain trace bench cache pack tune reco
   works $verb --help
   holds "help of $verb" grep -q "^usage: kiln $verb" "$work/stdout"
 done
+works help run
+holds "kiln help run is its help" grep -q "^usage: kiln run" "$work/stdout"
+refuses 1 "there is no verb xyzzy; kiln --help lists them" help xyzzy
 refuses 1 "give a verb; kiln --help lists them"
 refuses 1 "there is no verb generat; did you mean generate?" generat
 refuses 1 "there is no verb xyzzy; kiln --help lists them" xyzzy

@@ -28,6 +28,13 @@ works explain --device none --arch sm_80 --head-dim 64 --json
 json kernel_id why tile registers spill_bytes shared_bytes entries smem bytes
 holds "scores of a head of 4096" grep -q '"score_bytes_per_head":33554432' "$work/stdout"
 
+# 16 heads of 4096 queries: 64 columns of fp32 and 8 bytes of statistics each.
+works explain --device none --arch sm_80 --head-dim 64 --pass backward
+for figure in "lse = 3.960" "P = 0.052, 0.031, 0.141, 0.085" "workspace_bytes: 17301504"; do
+  holds "explain of the backward pass says $figure" grep -q "$figure" "$work/stdout"
+done
+holds "and nothing of the forward pass" [ "$(grep -c 'm = 2' "$work/stdout")" = 0 ]
+
 export KILN_JIT=off
 try compile --arch sm_80 --head-dim 104
 holds "a missing kernel is MISSING_KERNEL without JIT" [ "$rc" = 13 ]
