@@ -38,6 +38,25 @@ for name in kiln kiln_rt; do
   holds "$name exports a private name" [ -z "$(grep '^kiln__' <<<"$exported")" ]
 done
 
+# examples/gradients: its loss falls, on the emulator; on a device that is none its two plans come
+# from the pack, and every step launches the forward pass and the three kernels of the backward one.
+holds "gradients configures" cmake -S examples/gradients -B "$work/gradients" \
+  "-DCMAKE_PREFIX_PATH=$work/moved" >"$work/log" 2>&1
+holds "gradients builds" cmake --build "$work/gradients" >"$work/log" 2>&1
+pack=$work/gradients/attention.pack
+packed=$("$program" pack ls "$pack" | grep -oE 'causal( backward deterministic)?' | sort | xargs)
+holds "its pack holds $packed" [ "$packed" = "causal causal backward deterministic" ]
+says=$("$work/gradients/gradients" emu)
+losses=$(sed -n 's/^step [0-4]: loss \([0-9.]*\)$/\1/p' <<<"$says")
+holds "five losses: $says" [ "$(wc -w <<<"$losses")" = 5 ]
+holds "they fall: $losses" [ "$losses" = "$(sort -gru <<<"$losses")" ]
+says=$(LD_LIBRARY_PATH=$build/tests/stub STUB_H200=1 STUB_LOG=$work/calls KILN_JIT=off \
+  KILN_CACHE_DIR='' KILN_PACK_PATH=$pack "$work/gradients/gradients" 0)
+holds "both kernels are the pack's: $says" [ "$(grep -cF "$pack" <<<"$says")" = 2 ]
+launched=$(grep -oE '^launch kiln_[a-z]+' "$work/calls" | cut -d_ -f2 | tr '\n' ' ')
+one="forward preprocess backward convert "
+holds "it launches $launched" [ "$launched" = "$one$one$one$one$one" ]
+
 # The manual and the completions name every verb and every flag of the program.
 pages=$work/moved/share/man/man1
 completion=$work/moved/share/bash-completion/completions/kiln
@@ -59,6 +78,14 @@ done
 completed=$(bash -c '. "$1"; COMP_WORDS=(kiln compile --dtype b) COMP_CWORD=3
   _kiln; echo "${COMPREPLY[*]}"' - "$completion")
 holds "bash completes b to $completed" [ "$completed" = bf16 ]
+for pair in pack:build records:merge cache:why; do
+  verb=${pair%:*} word=${pair#*:}
+  completed=$(bash -c '. "$1"; COMP_WORDS=(kiln "$2" "$3") COMP_CWORD=2
+    _kiln; echo "${COMPREPLY[*]}"' - "$completion" "$verb" "${word:0:2}")
+  holds "bash completes $verb ${word:0:2} to $completed" [ "$completed" = "$word" ]
+  holds "zsh's has no $verb $word" grep -qE "^    $verb\).*[( ]$word " "$zsh"
+  holds "fish's has no $verb $word" grep -qE -- "from $verb' -a $word\$" "$fish"
+done
 if command -v groff >/dev/null; then
   warnings=$(groff -ww -man -Tutf8 "$pages"/*.1 2>&1 >/dev/null | head -n 3)
   holds "groff says $warnings" [ -z "$warnings" ]
