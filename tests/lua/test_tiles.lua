@@ -1,6 +1,6 @@
 -- The cost model beside measured times, and the lists of tiles. Times are microseconds of
--- bench/results/2026-11-29-h200 (one H200, bf16, default tiles), orders of tiles those of
--- docs/performance.md.
+-- bench/results/2026-11-29-h200, of gradients of 2026-11-30-h200 (one H200, bf16, default tiles),
+-- orders of tiles those of docs/performance.md.
 local arch = require("arch")
 local check = require("check")
 local render = require("render")
@@ -27,6 +27,31 @@ local ampere_times = { -- sm_90 code
   { 64, "causal", 197.5, 287.3, 447.3, 794.9, 1479.8, 2864.6 },
   { 128, "causal", 169.1, 264.4, 441.7, 788.6, 1533.9, 3024.5 },
   { 256, "causal", 163.4, 272.1, 471.4, 871.4, 1749.3, 3159.2 },
+}
+-- Gradients, in the same order: sm_90a, there deterministic, and sm_90 code.
+local gradient_times = {
+  { 64, "none", 519.7, 746.9, 1222.5, 2179.8, 4096.3, 7911.0 },
+  { 128, "none", 458.5, 677.3, 1142.8, 2068.3, 3909.6, 7659.6 },
+  { 256, "none", 524.0, 778.0, 1299.9, 2408.8, 4596.6, 9311.8 },
+  { 64, "causal", 461.0, 579.9, 827.2, 1331.8, 2369.8, 4456.7 },
+  { 128, "causal", 369.7, 470.4, 690.6, 1154.4, 2132.1, 3891.4 },
+  { 256, "causal", 411.7, 540.2, 804.2, 1345.8, 2505.8, 4717.6 },
+}
+local deterministic_times = {
+  { 64, "none", 592.9, 844.4, 1371.8, 2467.3, 4610.8, 8940.4 },
+  { 128, "none", 508.1, 769.7, 1300.9, 2387.4, 4503.1, 8698.6 },
+  { 256, "none", 610.5, 896.8, 1469.7, 2635.8, 5007.2, 9714.1 },
+  { 64, "causal", 502.6, 626.7, 878.1, 1386.7, 2469.6, 4639.1 },
+  { 128, "causal", 410.7, 524.7, 768.3, 1285.8, 2392.5, 4430.6 },
+  { 256, "causal", 437.5, 578.1, 869.7, 1450.6, 2746.2, 5038.5 },
+}
+local ampere_gradient_times = {
+  { 64, "none", 765.5, 1290.4, 2328.5, 4498.9, 9139.3, 18366.3 },
+  { 128, "none", 659.3, 1110.7, 2041.2, 4072.9, 8021.8, 15788.0 },
+  { 256, "none", 722.7, 1229.5, 2295.9, 4459.7, 8745.5, 17531.6 },
+  { 64, "causal", 657.1, 894.8, 1377.6, 2390.4, 4534.2, 8856.9 },
+  { 128, "causal", 507.4, 750.8, 1234.0, 2248.0, 4264.7, 8161.5 },
+  { 256, "causal", 505.7, 775.4, 1326.0, 2387.6, 4550.4, 8807.9 },
 }
 -- 1024, 4096 and 16384 keys, 16 heads
 local dims_times = {
@@ -63,14 +88,15 @@ local function predicted(spec, tile, shape, num_sms)
   return parts or error(sentence, 2)
 end
 
--- Every measured row as { predicted, measured, name }.
-local function rows_of(name, times)
+-- Every measured row as { predicted, measured, name }; more: fields of the spec besides.
+local function rows_of(name, times, more)
   local out = {}
   for _, row in ipairs(times) do
     local dim, mask = row[1], row[2]
     for i, length in ipairs(row.v and { 1024, 4096, 16384 } or lengths) do
       local shape = square(length, row.v and 16 or 2048 // dim)
       local spec = spec_of(name, dim, mask, row.v)
+      for field, value in pairs(more or {}) do spec[field] = value end
       out[#out + 1] = { predicted(spec, nil, shape).time, row[i + 2],
                         ("%s %d %s %d"):format(name, dim, mask, length) }
     end
@@ -120,6 +146,16 @@ function tests.ampere_times_are_near()
   local rows = rows_of("sm_90", ampere_times)
   near(rows, 1.25, 1.1)
   assert(correlation(rows) > 0.95, correlation(rows))
+end
+
+function tests.gradient_times_are_near()
+  local rows = rows_of("sm_90a", gradient_times, { pass = "backward" })
+  near(rows, 1.15, 1.07)
+  assert(correlation(rows) > 0.99, correlation(rows))
+  near(rows_of("sm_90a", deterministic_times, { pass = "backward", deterministic = 1 }), 1.25, 1.1)
+  rows = rows_of("sm_90", ampere_gradient_times, { pass = "backward" })
+  near(rows, 1.25, 1.1)
+  assert(correlation(rows) > 0.97, correlation(rows))
 end
 
 function tests.standard_times_are_near()
