@@ -15,7 +15,7 @@ for _, field in ipairs(schema.fields("spec")) do
 end
 
 local rows = {
-  "| arch | kernels | of gradients | dtype | head_dim, head_dim_v | mask | "
+  "| arch | forward | backward | dtype | head_dim, head_dim_v | mask | "
     .. "shared memory of a block |",
   "|---|---|---|---|---|---|---|",
 }

@@ -8,6 +8,15 @@ torch.cuda.current_stream().cuda_stream.
     plan = context.plan(q, k, v, o, causal=True)
     plan.run(q, k, v, o, lse=lse, stream=stream)
 
+Gradients, from q, k, v, o, lse and dout, the gradient of o, into dq, dk and dv:
+
+    gradients = (dout, dq, dk, dv)
+    plan = context.plan(q, k, v, o, causal=True, backward=True, gradients=gradients)
+    workspace = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device="cuda")
+    plan.run(q, k, v, o, lse=lse, workspace=workspace, gradients=gradients, stream=stream)
+
+workspace_bytes is for the sizes that the plan was made with.
+
 Errors are kiln.Error, with the library's status number and sentence. The library is searched for in
 KILN_LIBRARY, beside this file, and by the loader.
 """
