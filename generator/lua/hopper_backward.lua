@@ -41,7 +41,7 @@ local function derive(spec, tile)
     { name = "ds", bytes = 2 * x.ds.total, align = 1024 },
     { name = "statistics", bytes = 2 * 16 * tile.block_m },
     { name = "ones", bytes = 256 },
-    { name = "bars", bytes = 144, align = 16 },
+    { name = "bars", bytes = 128, align = 16 },
   }
   if x.deterministic then regions[#regions + 1] = { name = "dq", bytes = 2 * x.dq_part } end
   x.map = layout.map(regions)
@@ -91,7 +91,8 @@ function backward.values(spec, tile)
     dq_mode = x.dq_mode, dq_cols = x.dq_cols, dq_regs = x.dq_regs, dq_part = x.dq_part,
     dq_bytes = x.dq_bytes,
     causal = spec.mask == "causal", deterministic = x.deterministic,
-    dtype = spec.dtype, pack = dtype.pack, unpack = "unpack_" .. spec.dtype,
+    dtype = spec.dtype, wide_exponent = dtype.wide_exponent, pack = dtype.pack,
+    unpack = "unpack_" .. spec.dtype,
   }
 end
 

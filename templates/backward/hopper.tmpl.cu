@@ -15,17 +15,18 @@
 //@ include("backward/hopper_preprocess.tmpl.cu")
 //@ include("backward/hopper_convert.tmpl.cu")
 
-/* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
+/* ---- barriers: full = the bytes have landed, empty = every reader is done. A place for dO is
+ * empty where that for the queries is: its readers are done before. ---- */
 
-//@ for i, name in ipairs { "q_full", "q_empty", "do_full", "do_empty", "ds_full", "ds_empty" } do
+//@ for i, name in ipairs { "q_full", "q_empty", "do_full", "ds_full", "ds_empty" } do
 DEV u32 ${name}(u32 smem, int slot) { return smem + ${at.bars + 16 * (i - 1)} + 8 * slot; }
 //@ end
-DEV u32 k_full(u32 smem) { return smem + ${at.bars + 96}; }
-DEV u32 v_full(u32 smem) { return smem + ${at.bars + 104}; }
+DEV u32 k_full(u32 smem) { return smem + ${at.bars + 80}; }
+DEV u32 v_full(u32 smem) { return smem + ${at.bars + 88}; }
 //@ if deterministic then
 /* By consumer: its part of dQ lies in shared memory, and has been read. */
-DEV u32 dq_full(u32 smem, int group) { return smem + ${at.bars + 112} + 8 * group; }
-DEV u32 dq_empty(u32 smem, int group) { return smem + ${at.bars + 128} + 8 * group; }
+DEV u32 dq_full(u32 smem, int group) { return smem + ${at.bars + 96} + 8 * group; }
+DEV u32 dq_empty(u32 smem, int group) { return smem + ${at.bars + 112} + 8 * group; }
 //@ end
 
 /* ---- tiles ---- */
@@ -101,7 +102,6 @@ KERNEL void kiln_backward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Te
       bar_init(q_full(smem, i), 1);
       bar_init(q_empty(smem, i), 8); /* one arrival a warp */
       bar_init(do_full(smem, i), 1);
-      bar_init(do_empty(smem, i), 8);
       bar_init(ds_full(smem, i), 8);
       bar_init(ds_empty(smem, i), 8);
 //@ if deterministic then

@@ -79,9 +79,10 @@ DEV void issue_dq(const Consumer *me, float *dq, int buffer) {
 
 /* ---- between the products ---- */
 
-/* Hides keys past the end${causal and " and those past a query's diagonal" or ""}: rows are keys,
- * columns queries of block m. */
-DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardArgs *a) {
+/* Puts `hidden` at keys past the end${causal and " and those past a query's diagonal" or ""}: rows
+ * are keys, columns queries of block m. */
+DEV void mask_block(const Consumer *me, float *s, float hidden, Tile x, int m,
+                    const BackwardArgs *a) {
   const int key = x.n * ${block_n} + me->warp_row + me->lane / 4;
 //@ if causal then
   /* The first query that sees the key, from this lane's first column on */
@@ -98,8 +99,8 @@ DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardA
   for (int j = 0; j < ${block_m // 8}; j++) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      s[4 * j + i] = 8 * j + i >= first0 ? s[4 * j + i] : NEG_INFINITY;
-      s[4 * j + 2 + i] = 8 * j + i >= first1 ? s[4 * j + 2 + i] : NEG_INFINITY;
+      s[4 * j + i] = 8 * j + i >= first0 ? s[4 * j + i] : hidden;
+      s[4 * j + 2 + i] = 8 * j + i >= first1 ? s[4 * j + 2 + i] : hidden;
     }
   }
 }
@@ -238,14 +239,12 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
     const i64 unseen = (i64)x.n * ${block_n} + 64 * me.group - a->seqlen_k + a->seqlen_q -
                        ((i64)m + 1) * ${block_m};
     if (redux_max_i32(unseen >= 0)) {
-      bar_wait(do_full(smem, 0), 0);
 #pragma unroll
       for (int j = 0; j < ${block_m // 4}; j++) g[j] = 0;
       store_ds(&me, g, 0);
       fence_async();
       sync_warp();
       arrive(&me, ds_full(smem, 0));
-      arrive(&me, do_empty(smem, 0));
       if (++m == a->m_blocks) m = x.m0;
       if (steps > 1) bar_wait(q_full(smem, 1), 0);
       issue_scores(&me, s, steps > 1);
@@ -271,23 +270,28 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
 #pragma unroll 1
     for (int i = 1; i < steps; i++) {
 //@ end
-      const int slot = i & 1, parity = i >> 1 & 1;
+      const int slot = i & 1;
       /* S^T of the next step; after the last one it is that of the last again, and not used. */
       const int more = i + 1 < steps, next = more ? slot ^ 1 : slot, next_parity = (i + 1) >> 1 & 1;
 //@ if not first then
       float dq[${dq_regs}];
 //@ end
       issue_gradients(&me, t, slot);
-      if (m < x.masked) mask_block(&me, s, x, m, a);
+      if (m < x.masked) mask_block(&me, s, NEG_INFINITY, x, m, a);
       exponentials(s, c);
       pack_block(p, s);
       issue_dv(&me, dv, p, slot);
       wgmma_wait(1);
       touch_f32x${block_m // 2}(t);
+//@ if causal and wide_exponent then
+      if (m < x.masked) mask_block(&me, t, 0.0f, x, m, a); /* it may be infinite where P is 0 */
+//@ end
 #pragma unroll
       for (int j = 0; j < ${block_m // 2}; j++) t[j] *= s[j];
       pack_block(g, t);
-      bar_wait(ds_empty(smem, slot), parity ^ 1);
+//@ if not first then
+      bar_wait(ds_empty(smem, slot), (i >> 1 & 1) ^ 1);
+//@ end
       store_ds(&me, g, slot);
       fence_async();
       sync_warp();
@@ -300,7 +304,6 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
       wgmma_wait(1);
       touch_u32x${block_m // 4}(p);
       touch_f32x${dv16 // 2}(dv);
-      arrive(&me, do_empty(smem, slot));
 //@ if not first then
       touch_f32x${dq_regs}(dq);
       arrive(&me, ds_empty(smem, slot ^ 1));

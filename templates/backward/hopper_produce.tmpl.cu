@@ -31,7 +31,6 @@ DEV void produce(u32 smem, Tile x, const TensorMap *map_q, const TensorMap *map_
         tma_load(smem + ${at.v} + c * ${v_panels.bytes}, map_v, v_full(smem), 64 * c, row_k,
                  x.head_k, x.batch, once);
     }
-    bar_wait(do_empty(smem, slot), parity);
     bar_expect(do_full(smem, slot), ${do_panels.total});
     for (int c = 0; c < ${do_panels.count}; c++)
       tma_load(smem + ${at["do"]} + slot * ${do_panels.total} + c * ${do_panels.bytes}, map_do,

@@ -15,7 +15,8 @@
 //@ include("backward/hopper_shared.tmpl.cu")
 //@ include("backward/hopper_wide_before.tmpl.cu")
 
-/* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
+/* ---- barriers: full = the bytes have landed, empty = every reader is done. What another barrier
+ * tells is not waited for: P is there, so the keys and queries it was made of are. ---- */
 
 //@ local at_bar = at.bars
 //@ for _, b in ipairs { { "q_full", 2 }, { "q_empty", 2 }, { "ds_full", 2 }, { "ds_empty", 2 },

@@ -96,8 +96,9 @@ DEV void arrive_both(const Consumer *me, u32 bar) {
   if (me->lane < 2) bar_arrive_peer(bar, me->lane);
 }
 //@ end
-/* Hides keys past the end${causal and " and past the diagonal" or ""}. */
-DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardArgs *a) {
+/* Puts `hidden` at keys past the end${causal and " and past the diagonal" or ""}. */
+DEV void mask_block(const Consumer *me, float *s, float hidden, Tile x, int m,
+                    const BackwardArgs *a) {
   const int column = x.first + 2 * (me->lane & 3), end = a->seqlen_k - column;
 //@ if causal then
   const i64 see = (i64)m * ${block} + me->row + 1 + a->seqlen_k - a->seqlen_q - column;
@@ -110,8 +111,8 @@ DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardA
   for (int j = 0; j < 8; j++) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      s[4 * j + i] = 8 * j + i < limit0 ? s[4 * j + i] : NEG_INFINITY;
-      s[4 * j + 2 + i] = 8 * j + i < limit1 ? s[4 * j + 2 + i] : NEG_INFINITY;
+      s[4 * j + i] = 8 * j + i < limit0 ? s[4 * j + i] : hidden;
+      s[4 * j + 2 + i] = 8 * j + i < limit1 ? s[4 * j + 2 + i] : hidden;
     }
   }
 }
@@ -127,8 +128,8 @@ DEV void store_block(const Consumer *me, u32 tile, const u32 *p) {
 #pragma unroll
   for (int k = 0; k < 4; k++) stmatrix_x4(to ^ 32 * k, p + 4 * k);
 }
-/* dS = P (t - delta) from P to another place in shared memory, 16 keys at a time */
-DEV void differentiate(const Consumer *me, u32 from, u32 to, const float *t, const float *delta) {
+/* dS = P t from P to another place in shared memory, 16 keys at a time */
+DEV void differentiate(const Consumer *me, u32 from, u32 to, const float *t) {
   const u32 lane_from = me->smem + from + me->fragment, lane_to = me->smem + to + me->fragment;
 #pragma unroll
   for (int k = 0; k < 4; k++) {
@@ -142,7 +143,7 @@ DEV void differentiate(const Consumer *me, u32 from, u32 to, const float *t, con
 //@ else
       const float low = ${unpack}(p[i] & 0xffff), high = ${unpack}(p[i] >> 16);
 //@ end
-      p[i] = ${pack}(low * (y[0] - delta[i % 2]), high * (y[1] - delta[i % 2]));
+      p[i] = ${pack}(low * y[0], high * y[1]);
     }
     stmatrix_x4(lane_to ^ 32 * k, p);
   }

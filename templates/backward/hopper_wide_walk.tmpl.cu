@@ -54,19 +54,21 @@ DEV Consumer consumer_of(u32 smem, int warp, int rank, Tile x, const BackwardArg
 //@   end
 //@ end
 //@ local function begin_dq(group)
-      bar_wait(ds_full(smem, before), (i - 1) >> 1 & 1);
 //@   if pair then
+      /* The sender, which has waited for ds_full, arrives there too. */
       bar_wait(peer_full(smem, before), (i - 1) >> 1 & 1);
+//@   elseif group == 1 then
+      bar_wait(ds_full(smem, before), (i - 1) >> 1 & 1);
 //@   end
       issue_dq1_${group}(me, dq1, before);
 //@ end
-//@ -- behind: products that were started later
+//@ -- behind: products that were started later; none in the last step
 //@ local function end_dq(group, behind)
 //@   local parts = dq[group]
 //@   for i, piece in ipairs(parts) do
       wgmma_wait(${#parts - i + behind});
       touch_f32x${piece.n // 2}(dq${i});
-//@     if i == #parts then
+//@     if i == #parts and behind > 0 then
       ${leave}(me, ds_empty(smem, before));
 //@     end
 //@     if i == 1 and deterministic then
@@ -78,7 +80,9 @@ DEV Consumer consumer_of(u32 smem, int warp, int rank, Tile x, const BackwardArg
       sync_warp();
       arrive(me, turn_done(smem, ${group - 1}));
 //@   end
+//@   if behind > 0 then
       next_sum(me, x, m);
+//@   end
 //@ end
 //@ local function next_step()
       if (++m == a->m_blocks) m = x.m0;
@@ -111,9 +115,11 @@ DEV void run_scores(Consumer *me, Tile x, const BackwardArgs *a) {
       wgmma_wait(${kind == "first" and 0 or 1});
       touch_f32x32(s);
       ${leave}(me, q_empty(smem, slot));
-      if (m < x.masked) mask_block(me, s, x, m, a);
+      if (m < x.masked) mask_block(me, s, NEG_INFINITY, x, m, a);
       exponentials(p, s, bias, c);
+//@ if kind ~= "first" then
       bar_wait(p_empty(smem), (i & 1) ^ 1);
+//@ end
       store_block(me, ${at.p}, p);
       publish(me, p_full(smem));
 //@ end
@@ -144,7 +150,6 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
   const u32 smem = me->smem;
   int m = x.m0;
   if (steps > 0) {
-    bar_wait(k_full(smem), 0);
     bar_wait(v_full(smem), 0);
 //@ for _, kind in ipairs { "first", "steady", "last" } do
 //@ if kind == "last" then
@@ -165,8 +170,15 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
       wgmma_wait(${kind == "first" and 0 or 1});
       touch_f32x32(t);
       ${leave}(me, do_empty(smem, place));
+#pragma unroll
+      for (int j = 0; j < 32; j++) t[j] -= delta[j / 2 % 2];
+//@ if causal and wide_exponent then
+      if (m < x.masked) mask_block(me, t, 0.0f, x, m, a); /* it may be infinite where P is 0 */
+//@ end
+//@ if kind ~= "first" then
       bar_wait(ds_empty(smem, slot), (i >> 1 & 1) ^ 1);
-      differentiate(me, ${at.p}, ${at.ds} + slot * ${ds_bytes}, t, delta);
+//@ end
+      differentiate(me, ${at.p}, ${at.ds} + slot * ${ds_bytes}, t);
       publish(me, ds_full(smem, slot));
       arrive(me, p_empty(smem));
 //@ end
@@ -174,7 +186,6 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
       issue_dq2_2(me, dq2, before);
 //@ end
 //@ if kind ~= "last" then
-      bar_wait(q_full(smem, slot), i >> 1 & 1);
       bar_wait(ds_full(smem, slot), i >> 1 & 1);
       issue_dk(me, dk, slot);
 //@ end

@@ -1,10 +1,10 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype bf16 --head-dim 128 --causal --block-m 64 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 512d7cf81ed8e74182a84a6f452a79c6b118fb760c97f9f6a8c904b14fce6766
+// source id e1a3f23c24c367332a84abf28ff2b71700a704f6f464dc7b3befacff231c47cc
 // family hopper_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=64 block_n=128 num_stages=2 num_warps=12
-// shared memory 166288 of 232448 bytes
+// shared memory 166272 of 232448 bytes
 //    offset     bytes  region
 //         0     32768  k
 //     32768     32768  v
@@ -13,7 +13,7 @@
 //    131072     32768  ds
 //    163840      2048  statistics
 //    165888       256  ones
-//    166144       144  bars
+//    166144       128  bars
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -491,16 +491,16 @@ KERNEL void kiln_convert(PARAM BackwardArgs a) {
   convert_block(block_index(), thread_index() / 32, &a);
 }
 
-/* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
+/* ---- barriers: full = the bytes have landed, empty = every reader is done. A place for dO is
+ * empty where that for the queries is: its readers are done before. ---- */
 
 DEV u32 q_full(u32 smem, int slot) { return smem + 166144 + 8 * slot; }
 DEV u32 q_empty(u32 smem, int slot) { return smem + 166160 + 8 * slot; }
 DEV u32 do_full(u32 smem, int slot) { return smem + 166176 + 8 * slot; }
-DEV u32 do_empty(u32 smem, int slot) { return smem + 166192 + 8 * slot; }
-DEV u32 ds_full(u32 smem, int slot) { return smem + 166208 + 8 * slot; }
-DEV u32 ds_empty(u32 smem, int slot) { return smem + 166224 + 8 * slot; }
-DEV u32 k_full(u32 smem) { return smem + 166240; }
-DEV u32 v_full(u32 smem) { return smem + 166248; }
+DEV u32 ds_full(u32 smem, int slot) { return smem + 166192 + 8 * slot; }
+DEV u32 ds_empty(u32 smem, int slot) { return smem + 166208 + 8 * slot; }
+DEV u32 k_full(u32 smem) { return smem + 166224; }
+DEV u32 v_full(u32 smem) { return smem + 166232; }
 
 /* ---- tiles ---- */
 
@@ -567,7 +567,6 @@ DEV void produce(u32 smem, Tile x, const TensorMap *map_q, const TensorMap *map_
         tma_load(smem + 32768 + c * 16384, map_v, v_full(smem), 64 * c, row_k,
                  x.head_k, x.batch, once);
     }
-    bar_wait(do_empty(smem, slot), parity);
     bar_expect(do_full(smem, slot), 16384);
     for (int c = 0; c < 2; c++)
       tma_load(smem + 98304 + slot * 16384 + c * 8192, map_do,
@@ -670,9 +669,10 @@ DEV void issue_dq(const Consumer *me, float *dq, int buffer) {
 
 /* ---- between the products ---- */
 
-/* Hides keys past the end and those past a query's diagonal: rows are keys,
- * columns queries of block m. */
-DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardArgs *a) {
+/* Puts `hidden` at keys past the end and those past a query's diagonal: rows
+ * are keys, columns queries of block m. */
+DEV void mask_block(const Consumer *me, float *s, float hidden, Tile x, int m,
+                    const BackwardArgs *a) {
   const int key = x.n * 128 + me->warp_row + me->lane / 4;
   /* The first query that sees the key, from this lane's first column on */
   const i64 from = (i64)key - a->seqlen_k + a->seqlen_q - (i64)m * 64 - 2 * (me->lane & 3);
@@ -684,8 +684,8 @@ DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardA
   for (int j = 0; j < 8; j++) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      s[4 * j + i] = 8 * j + i >= first0 ? s[4 * j + i] : NEG_INFINITY;
-      s[4 * j + 2 + i] = 8 * j + i >= first1 ? s[4 * j + 2 + i] : NEG_INFINITY;
+      s[4 * j + i] = 8 * j + i >= first0 ? s[4 * j + i] : hidden;
+      s[4 * j + 2 + i] = 8 * j + i >= first1 ? s[4 * j + 2 + i] : hidden;
     }
   }
 }
@@ -814,14 +814,12 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
     const i64 unseen = (i64)x.n * 128 + 64 * me.group - a->seqlen_k + a->seqlen_q -
                        ((i64)m + 1) * 64;
     if (redux_max_i32(unseen >= 0)) {
-      bar_wait(do_full(smem, 0), 0);
 #pragma unroll
       for (int j = 0; j < 16; j++) g[j] = 0;
       store_ds(&me, g, 0);
       fence_async();
       sync_warp();
       arrive(&me, ds_full(smem, 0));
-      arrive(&me, do_empty(smem, 0));
       if (++m == a->m_blocks) m = x.m0;
       if (steps > 1) bar_wait(q_full(smem, 1), 0);
       issue_scores(&me, s, steps > 1);
@@ -837,20 +835,20 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
       touch_f32x32(s);
       bar_wait(do_full(smem, 0), 0);
       const int i = 0;
-      const int slot = i & 1, parity = i >> 1 & 1;
+      const int slot = i & 1;
       /* S^T of the next step; after the last one it is that of the last again, and not used. */
       const int more = i + 1 < steps, next = more ? slot ^ 1 : slot, next_parity = (i + 1) >> 1 & 1;
       issue_gradients(&me, t, slot);
-      if (m < x.masked) mask_block(&me, s, x, m, a);
+      if (m < x.masked) mask_block(&me, s, NEG_INFINITY, x, m, a);
       exponentials(s, c);
       pack_block(p, s);
       issue_dv(&me, dv, p, slot);
       wgmma_wait(1);
       touch_f32x32(t);
+      if (m < x.masked) mask_block(&me, t, 0.0f, x, m, a); /* it may be infinite where P is 0 */
 #pragma unroll
       for (int j = 0; j < 32; j++) t[j] *= s[j];
       pack_block(g, t);
-      bar_wait(ds_empty(smem, slot), parity ^ 1);
       store_ds(&me, g, slot);
       fence_async();
       sync_warp();
@@ -859,7 +857,6 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
       wgmma_wait(1);
       touch_u32x16(p);
       touch_f32x64(dv);
-      arrive(&me, do_empty(smem, slot));
       if (++m == a->m_blocks) m = x.m0;
       if (more) bar_wait(q_full(smem, next), next_parity);
       issue_scores(&me, s, next);
@@ -872,21 +869,22 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
     }
 #pragma unroll 1
     for (int i = 1; i < steps; i++) {
-      const int slot = i & 1, parity = i >> 1 & 1;
+      const int slot = i & 1;
       /* S^T of the next step; after the last one it is that of the last again, and not used. */
       const int more = i + 1 < steps, next = more ? slot ^ 1 : slot, next_parity = (i + 1) >> 1 & 1;
       float dq[32];
       issue_gradients(&me, t, slot);
-      if (m < x.masked) mask_block(&me, s, x, m, a);
+      if (m < x.masked) mask_block(&me, s, NEG_INFINITY, x, m, a);
       exponentials(s, c);
       pack_block(p, s);
       issue_dv(&me, dv, p, slot);
       wgmma_wait(1);
       touch_f32x32(t);
+      if (m < x.masked) mask_block(&me, t, 0.0f, x, m, a); /* it may be infinite where P is 0 */
 #pragma unroll
       for (int j = 0; j < 32; j++) t[j] *= s[j];
       pack_block(g, t);
-      bar_wait(ds_empty(smem, slot), parity ^ 1);
+      bar_wait(ds_empty(smem, slot), (i >> 1 & 1) ^ 1);
       store_ds(&me, g, slot);
       fence_async();
       sync_warp();
@@ -897,7 +895,6 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
       wgmma_wait(1);
       touch_u32x16(p);
       touch_f32x64(dv);
-      arrive(&me, do_empty(smem, slot));
       touch_f32x32(dq);
       arrive(&me, ds_empty(smem, slot ^ 1));
       put_dq(&me, dq);
@@ -937,7 +934,6 @@ KERNEL void kiln_backward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Te
       bar_init(q_full(smem, i), 1);
       bar_init(q_empty(smem, i), 8); /* one arrival a warp */
       bar_init(do_full(smem, i), 1);
-      bar_init(do_empty(smem, i), 8);
       bar_init(ds_full(smem, i), 8);
       bar_init(ds_empty(smem, i), 8);
     }

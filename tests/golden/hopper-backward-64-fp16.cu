@@ -1,10 +1,10 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype fp16 --head-dim 64 --deterministic --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id 83f70a3cea394bc2c4bfc1c3fffbbfb948fb158564b022e13679a97b98ac3a02
+// source id b56ffa584023e81ccca98a19bb48a364050fe7acf5761a4c7f623fe3fdde5b10
 // family hopper_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none deterministic=1
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
-// shared memory 201216 of 232448 bytes
+// shared memory 201088 of 232448 bytes
 //    offset     bytes  region
 //         0     16384  k
 //     16384     16384  v
@@ -13,8 +13,8 @@
 //     98304     65536  ds
 //    163840      4096  statistics
 //    167936       256  ones
-//    168192       144  bars
-//    168448     32768  dq
+//    168192       128  bars
+//    168320     32768  dq
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -558,19 +558,19 @@ KERNEL void kiln_convert(PARAM BackwardArgs a) {
   convert_block(block_index(), thread_index() / 32, &a);
 }
 
-/* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
+/* ---- barriers: full = the bytes have landed, empty = every reader is done. A place for dO is
+ * empty where that for the queries is: its readers are done before. ---- */
 
 DEV u32 q_full(u32 smem, int slot) { return smem + 168192 + 8 * slot; }
 DEV u32 q_empty(u32 smem, int slot) { return smem + 168208 + 8 * slot; }
 DEV u32 do_full(u32 smem, int slot) { return smem + 168224 + 8 * slot; }
-DEV u32 do_empty(u32 smem, int slot) { return smem + 168240 + 8 * slot; }
-DEV u32 ds_full(u32 smem, int slot) { return smem + 168256 + 8 * slot; }
-DEV u32 ds_empty(u32 smem, int slot) { return smem + 168272 + 8 * slot; }
-DEV u32 k_full(u32 smem) { return smem + 168288; }
-DEV u32 v_full(u32 smem) { return smem + 168296; }
+DEV u32 ds_full(u32 smem, int slot) { return smem + 168240 + 8 * slot; }
+DEV u32 ds_empty(u32 smem, int slot) { return smem + 168256 + 8 * slot; }
+DEV u32 k_full(u32 smem) { return smem + 168272; }
+DEV u32 v_full(u32 smem) { return smem + 168280; }
 /* By consumer: its part of dQ lies in shared memory, and has been read. */
-DEV u32 dq_full(u32 smem, int group) { return smem + 168304 + 8 * group; }
-DEV u32 dq_empty(u32 smem, int group) { return smem + 168320 + 8 * group; }
+DEV u32 dq_full(u32 smem, int group) { return smem + 168288 + 8 * group; }
+DEV u32 dq_empty(u32 smem, int group) { return smem + 168304 + 8 * group; }
 
 /* ---- tiles ---- */
 
@@ -629,7 +629,6 @@ DEV void produce(u32 smem, Tile x, const TensorMap *map_q, const TensorMap *map_
         tma_load(smem + 16384 + c * 16384, map_v, v_full(smem), 64 * c, row_k,
                  x.head_k, x.batch, once);
     }
-    bar_wait(do_empty(smem, slot), parity);
     bar_expect(do_full(smem, slot), 16384);
     for (int c = 0; c < 1; c++)
       tma_load(smem + 65536 + slot * 16384 + c * 16384, map_do,
@@ -657,7 +656,7 @@ DEV void add_queries(u32 smem, Tile x, int group, const BackwardArgs *a) {
     bar_wait(dq_full(smem, group), i & 1);
     semaphore_wait(semaphore, (u32)before);
     fence_async_global();
-    bulk_add_fp32(to, smem + 168448 + group * 16384, 16384);
+    bulk_add_fp32(to, smem + 168320 + group * 16384, 16384);
     bulk_commit();
     bulk_wait(0);
     bar_arrive(dq_empty(smem, group));
@@ -764,9 +763,10 @@ DEV void issue_dq(const Consumer *me, float *dq, int buffer) {
 
 /* ---- between the products ---- */
 
-/* Hides keys past the end: rows are keys,
- * columns queries of block m. */
-DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardArgs *a) {
+/* Puts `hidden` at keys past the end: rows
+ * are keys, columns queries of block m. */
+DEV void mask_block(const Consumer *me, float *s, float hidden, Tile x, int m,
+                    const BackwardArgs *a) {
   const int key = x.n * 128 + me->warp_row + me->lane / 4;
   const int from0 = 0, from1 = 0;
   (void)m;
@@ -776,8 +776,8 @@ DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardA
   for (int j = 0; j < 16; j++) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      s[4 * j + i] = 8 * j + i >= first0 ? s[4 * j + i] : NEG_INFINITY;
-      s[4 * j + 2 + i] = 8 * j + i >= first1 ? s[4 * j + 2 + i] : NEG_INFINITY;
+      s[4 * j + i] = 8 * j + i >= first0 ? s[4 * j + i] : hidden;
+      s[4 * j + 2 + i] = 8 * j + i >= first1 ? s[4 * j + 2 + i] : hidden;
     }
   }
 }
@@ -806,7 +806,7 @@ DEV void arrive(const Consumer *me, u32 bar) {
 }
 /* Leaves the part of dQ to its adder. */
 DEV void put_dq(const Consumer *me, const float *dq, int i) {
-  const u32 to = me->smem + 168448 + me->warp_row / 16 * 4096 + 16 * me->lane;
+  const u32 to = me->smem + 168320 + me->warp_row / 16 * 4096 + 16 * me->lane;
   bar_wait(dq_empty(me->smem, me->group), (i & 1) ^ 1);
 #pragma unroll
   for (int j = 0; j < 8; j++) {
@@ -918,11 +918,11 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
       touch_f32x64(s);
       bar_wait(do_full(smem, 0), 0);
       const int i = 0;
-      const int slot = i & 1, parity = i >> 1 & 1;
+      const int slot = i & 1;
       /* S^T of the next step; after the last one it is that of the last again, and not used. */
       const int more = i + 1 < steps, next = more ? slot ^ 1 : slot, next_parity = (i + 1) >> 1 & 1;
       issue_gradients(&me, t, slot);
-      if (m < x.masked) mask_block(&me, s, x, m, a);
+      if (m < x.masked) mask_block(&me, s, NEG_INFINITY, x, m, a);
       exponentials(s, c);
       pack_block(p, s);
       issue_dv(&me, dv, p, slot);
@@ -931,7 +931,6 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
 #pragma unroll
       for (int j = 0; j < 64; j++) t[j] *= s[j];
       pack_block(g, t);
-      bar_wait(ds_empty(smem, slot), parity ^ 1);
       store_ds(&me, g, slot);
       fence_async();
       sync_warp();
@@ -940,7 +939,6 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
       wgmma_wait(1);
       touch_u32x32(p);
       touch_f32x32(dv);
-      arrive(&me, do_empty(smem, slot));
       if (++m == a->m_blocks) m = x.m0;
       if (more) bar_wait(q_full(smem, next), next_parity);
       issue_scores(&me, s, next);
@@ -953,12 +951,12 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
     }
 #pragma unroll 1
     for (int i = 1; i < steps; i++) {
-      const int slot = i & 1, parity = i >> 1 & 1;
+      const int slot = i & 1;
       /* S^T of the next step; after the last one it is that of the last again, and not used. */
       const int more = i + 1 < steps, next = more ? slot ^ 1 : slot, next_parity = (i + 1) >> 1 & 1;
       float dq[32];
       issue_gradients(&me, t, slot);
-      if (m < x.masked) mask_block(&me, s, x, m, a);
+      if (m < x.masked) mask_block(&me, s, NEG_INFINITY, x, m, a);
       exponentials(s, c);
       pack_block(p, s);
       issue_dv(&me, dv, p, slot);
@@ -967,7 +965,7 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
 #pragma unroll
       for (int j = 0; j < 64; j++) t[j] *= s[j];
       pack_block(g, t);
-      bar_wait(ds_empty(smem, slot), parity ^ 1);
+      bar_wait(ds_empty(smem, slot), (i >> 1 & 1) ^ 1);
       store_ds(&me, g, slot);
       fence_async();
       sync_warp();
@@ -978,7 +976,6 @@ DEV void consume(u32 smem, int warp, Tile x, const BackwardArgs *a) {
       wgmma_wait(1);
       touch_u32x32(p);
       touch_f32x32(dv);
-      arrive(&me, do_empty(smem, slot));
       touch_f32x32(dq);
       arrive(&me, ds_empty(smem, slot ^ 1));
       put_dq(&me, dq, i - 1);
@@ -1016,7 +1013,6 @@ KERNEL void kiln_backward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Te
       bar_init(q_full(smem, i), 1);
       bar_init(q_empty(smem, i), 8); /* one arrival a warp */
       bar_init(do_full(smem, i), 1);
-      bar_init(do_empty(smem, i), 8);
       bar_init(ds_full(smem, i), 8);
       bar_init(ds_empty(smem, i), 8);
       bar_init(dq_full(smem, i), 4);

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype fp16 --head-dim 192 --head-dim-v 128 --deterministic --block-m 64 --block-n 64 --num-stages 2 --num-warps 12 --plain
-// source id 48000fe19f4234ac88817e03e217d67fb1a2b2d8f64cf6ce747e9390c8a7c9de
+// source id 0365a072d63323d181161e233c79ca66a813a52058905b4415e529b804688588
 // family hopper_wide_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=fp16 head_dim=192 head_dim_v=128 mask=none deterministic=1
 // tile block_m=64 block_n=64 num_stages=2 num_warps=12
@@ -493,7 +493,8 @@ KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
   }
 }
 
-/* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
+/* ---- barriers: full = the bytes have landed, empty = every reader is done. What another barrier
+ * tells is not waited for: P is there, so the keys and queries it was made of are. ---- */
 
 DEV u32 q_full(u32 smem, int slot) { return smem + 147456 + 8 * slot; }
 DEV u32 q_empty(u32 smem, int slot) { return smem + 147472 + 8 * slot; }
@@ -760,8 +761,9 @@ DEV void issue_dq2_2(const Consumer *me, float *dq, int slot) {
 DEV void arrive(const Consumer *me, u32 bar) {
   if (me->lane == 0) bar_arrive(bar);
 }
-/* Hides keys past the end. */
-DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardArgs *a) {
+/* Puts `hidden` at keys past the end. */
+DEV void mask_block(const Consumer *me, float *s, float hidden, Tile x, int m,
+                    const BackwardArgs *a) {
   const int column = x.first + 2 * (me->lane & 3), end = a->seqlen_k - column;
   const int limit0 = end, limit1 = end;
   (void)m;
@@ -769,8 +771,8 @@ DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardA
   for (int j = 0; j < 8; j++) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      s[4 * j + i] = 8 * j + i < limit0 ? s[4 * j + i] : NEG_INFINITY;
-      s[4 * j + 2 + i] = 8 * j + i < limit1 ? s[4 * j + 2 + i] : NEG_INFINITY;
+      s[4 * j + i] = 8 * j + i < limit0 ? s[4 * j + i] : hidden;
+      s[4 * j + 2 + i] = 8 * j + i < limit1 ? s[4 * j + 2 + i] : hidden;
     }
   }
 }
@@ -786,8 +788,8 @@ DEV void store_block(const Consumer *me, u32 tile, const u32 *p) {
 #pragma unroll
   for (int k = 0; k < 4; k++) stmatrix_x4(to ^ 32 * k, p + 4 * k);
 }
-/* dS = P (t - delta) from P to another place in shared memory, 16 keys at a time */
-DEV void differentiate(const Consumer *me, u32 from, u32 to, const float *t, const float *delta) {
+/* dS = P t from P to another place in shared memory, 16 keys at a time */
+DEV void differentiate(const Consumer *me, u32 from, u32 to, const float *t) {
   const u32 lane_from = me->smem + from + me->fragment, lane_to = me->smem + to + me->fragment;
 #pragma unroll
   for (int k = 0; k < 4; k++) {
@@ -797,7 +799,7 @@ DEV void differentiate(const Consumer *me, u32 from, u32 to, const float *t, con
     for (int i = 0; i < 4; i++) {
       const float *y = t + 8 * k + 2 * i;
       const float low = unpack_fp16(p[i] & 0xffff), high = unpack_fp16(p[i] >> 16);
-      p[i] = pack_fp16(low * (y[0] - delta[i % 2]), high * (y[1] - delta[i % 2]));
+      p[i] = pack_fp16(low * y[0], high * y[1]);
     }
     stmatrix_x4(lane_to ^ 32 * k, p);
   }
@@ -906,9 +908,8 @@ DEV void run_scores(Consumer *me, Tile x, const BackwardArgs *a) {
       wgmma_wait(0);
       touch_f32x32(s);
       arrive(me, q_empty(smem, slot));
-      if (m < x.masked) mask_block(me, s, x, m, a);
+      if (m < x.masked) mask_block(me, s, NEG_INFINITY, x, m, a);
       exponentials(p, s, bias, c);
-      bar_wait(p_empty(smem), (i & 1) ^ 1);
       store_block(me, 122880, p);
       publish(me, p_full(smem));
       bar_wait(p_full(smem), i & 1);
@@ -935,7 +936,7 @@ DEV void run_scores(Consumer *me, Tile x, const BackwardArgs *a) {
       wgmma_wait(1);
       touch_f32x32(s);
       arrive(me, q_empty(smem, slot));
-      if (m < x.masked) mask_block(me, s, x, m, a);
+      if (m < x.masked) mask_block(me, s, NEG_INFINITY, x, m, a);
       exponentials(p, s, bias, c);
       bar_wait(p_empty(smem), (i & 1) ^ 1);
       store_block(me, 122880, p);
@@ -977,11 +978,9 @@ DEV void run_scores(Consumer *me, Tile x, const BackwardArgs *a) {
       add_part(me, dq1, 0, 8);
       wgmma_wait(0);
       touch_f32x16(dq2);
-      arrive(me, ds_empty(smem, before));
       add_part(me, dq2, 8, 4);
       sync_warp();
       arrive(me, turn_done(smem, 0));
-      next_sum(me, x, m);
     }
   }
 }
@@ -997,7 +996,6 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
   const u32 smem = me->smem;
   int m = x.m0;
   if (steps > 0) {
-    bar_wait(k_full(smem), 0);
     bar_wait(v_full(smem), 0);
     {
       const int i = 0;
@@ -1011,11 +1009,11 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
       wgmma_wait(0);
       touch_f32x32(t);
       arrive(me, do_empty(smem, place));
-      bar_wait(ds_empty(smem, slot), (i >> 1 & 1) ^ 1);
-      differentiate(me, 122880, 131072 + slot * 8192, t, delta);
+#pragma unroll
+      for (int j = 0; j < 32; j++) t[j] -= delta[j / 2 % 2];
+      differentiate(me, 122880, 131072 + slot * 8192, t);
       publish(me, ds_full(smem, slot));
       arrive(me, p_empty(smem));
-      bar_wait(q_full(smem, slot), i >> 1 & 1);
       bar_wait(ds_full(smem, slot), i >> 1 & 1);
       issue_dk(me, dk, slot);
       wgmma_wait(0);
@@ -1033,18 +1031,18 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
       const float delta[2] = {ldg_f32(own), ldg_f32(own + 8)};
       bar_wait(do_full(smem, place), turn);
       issue_gradients(me, t, place);
-      bar_wait(ds_full(smem, before), (i - 1) >> 1 & 1);
       issue_dq1_2(me, dq1, before);
       bar_wait(p_full(smem), i & 1);
       wgmma_wait(1);
       touch_f32x32(t);
       arrive(me, do_empty(smem, place));
+#pragma unroll
+      for (int j = 0; j < 32; j++) t[j] -= delta[j / 2 % 2];
       bar_wait(ds_empty(smem, slot), (i >> 1 & 1) ^ 1);
-      differentiate(me, 122880, 131072 + slot * 8192, t, delta);
+      differentiate(me, 122880, 131072 + slot * 8192, t);
       publish(me, ds_full(smem, slot));
       arrive(me, p_empty(smem));
       issue_dq2_2(me, dq2, before);
-      bar_wait(q_full(smem, slot), i >> 1 & 1);
       bar_wait(ds_full(smem, slot), i >> 1 & 1);
       issue_dk(me, dk, slot);
       wgmma_wait(2);
@@ -1070,7 +1068,6 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
     {
       const int i = steps;
       const int before = (i & 1) ^ 1;
-      bar_wait(ds_full(smem, before), (i - 1) >> 1 & 1);
       issue_dq1_2(me, dq1, before);
       issue_dq2_2(me, dq2, before);
       wgmma_wait(1);
@@ -1079,11 +1076,9 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
       add_part(me, dq1, 12, 4);
       wgmma_wait(0);
       touch_f32x32(dq2);
-      arrive(me, ds_empty(smem, before));
       add_part(me, dq2, 16, 8);
       sync_warp();
       arrive(me, turn_done(smem, 1));
-      next_sum(me, x, m);
     }
   }
 }

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype bf16 --head-dim 256 --causal --block-m 64 --block-n 128 --num-stages 1 --num-warps 12 --plain
-// source id f16fc72c7c3a03d3dab6a2423cec3c479c0e7852e9693b74501b505076acad8c
+// source id 0ae76b3e0a108b4d61e752414e107431aa5709bac80be4f8527c9dff2dadef1b
 // family hopper_wide_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=bf16 head_dim=256 head_dim_v=256 mask=causal
 // tile block_m=64 block_n=128 num_stages=1 num_warps=12
@@ -449,7 +449,8 @@ KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
   }
 }
 
-/* ---- barriers: full = the bytes have landed, empty = every reader is done ---- */
+/* ---- barriers: full = the bytes have landed, empty = every reader is done. What another barrier
+ * tells is not waited for: P is there, so the keys and queries it was made of are. ---- */
 
 DEV u32 q_full(u32 smem, int slot) { return smem + 221184 + 8 * slot; }
 DEV u32 q_empty(u32 smem, int slot) { return smem + 221200 + 8 * slot; }
@@ -732,8 +733,9 @@ DEV void arrive(const Consumer *me, u32 bar) {
 DEV void arrive_both(const Consumer *me, u32 bar) {
   if (me->lane < 2) bar_arrive_peer(bar, me->lane);
 }
-/* Hides keys past the end and past the diagonal. */
-DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardArgs *a) {
+/* Puts `hidden` at keys past the end and past the diagonal. */
+DEV void mask_block(const Consumer *me, float *s, float hidden, Tile x, int m,
+                    const BackwardArgs *a) {
   const int column = x.first + 2 * (me->lane & 3), end = a->seqlen_k - column;
   const i64 see = (i64)m * 64 + me->row + 1 + a->seqlen_k - a->seqlen_q - column;
   const int limit0 = see < end ? (int)see : end, limit1 = see + 8 < end ? (int)see + 8 : end;
@@ -741,8 +743,8 @@ DEV void mask_block(const Consumer *me, float *s, Tile x, int m, const BackwardA
   for (int j = 0; j < 8; j++) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      s[4 * j + i] = 8 * j + i < limit0 ? s[4 * j + i] : NEG_INFINITY;
-      s[4 * j + 2 + i] = 8 * j + i < limit1 ? s[4 * j + 2 + i] : NEG_INFINITY;
+      s[4 * j + i] = 8 * j + i < limit0 ? s[4 * j + i] : hidden;
+      s[4 * j + 2 + i] = 8 * j + i < limit1 ? s[4 * j + 2 + i] : hidden;
     }
   }
 }
@@ -758,8 +760,8 @@ DEV void store_block(const Consumer *me, u32 tile, const u32 *p) {
 #pragma unroll
   for (int k = 0; k < 4; k++) stmatrix_x4(to ^ 32 * k, p + 4 * k);
 }
-/* dS = P (t - delta) from P to another place in shared memory, 16 keys at a time */
-DEV void differentiate(const Consumer *me, u32 from, u32 to, const float *t, const float *delta) {
+/* dS = P t from P to another place in shared memory, 16 keys at a time */
+DEV void differentiate(const Consumer *me, u32 from, u32 to, const float *t) {
   const u32 lane_from = me->smem + from + me->fragment, lane_to = me->smem + to + me->fragment;
 #pragma unroll
   for (int k = 0; k < 4; k++) {
@@ -769,7 +771,7 @@ DEV void differentiate(const Consumer *me, u32 from, u32 to, const float *t, con
     for (int i = 0; i < 4; i++) {
       const float *y = t + 8 * k + 2 * i;
       const float low = as_float(p[i] << 16), high = as_float(p[i] & 0xffff0000u);
-      p[i] = pack_bf16(low * (y[0] - delta[i % 2]), high * (y[1] - delta[i % 2]));
+      p[i] = pack_bf16(low * y[0], high * y[1]);
     }
     stmatrix_x4(lane_to ^ 32 * k, p);
   }
@@ -878,9 +880,8 @@ DEV void run_scores(Consumer *me, Tile x, const BackwardArgs *a) {
       wgmma_wait(0);
       touch_f32x32(s);
       arrive_both(me, q_empty(smem, slot));
-      if (m < x.masked) mask_block(me, s, x, m, a);
+      if (m < x.masked) mask_block(me, s, NEG_INFINITY, x, m, a);
       exponentials(p, s, bias, c);
-      bar_wait(p_empty(smem), (i & 1) ^ 1);
       store_block(me, 180224, p);
       publish(me, p_full(smem));
       bar_wait(p_full(smem), i & 1);
@@ -902,13 +903,13 @@ DEV void run_scores(Consumer *me, Tile x, const BackwardArgs *a) {
       const float bias[2] = {ldg_f32(me->statistics), ldg_f32(me->statistics + 8)};
       bar_wait(q_full(smem, slot), i >> 1 & 1);
       issue_scores(me, s, slot);
-      bar_wait(ds_full(smem, before), (i - 1) >> 1 & 1);
+      /* The sender, which has waited for ds_full, arrives there too. */
       bar_wait(peer_full(smem, before), (i - 1) >> 1 & 1);
       issue_dq1_1(me, dq1, before);
       wgmma_wait(1);
       touch_f32x32(s);
       arrive_both(me, q_empty(smem, slot));
-      if (m < x.masked) mask_block(me, s, x, m, a);
+      if (m < x.masked) mask_block(me, s, NEG_INFINITY, x, m, a);
       exponentials(p, s, bias, c);
       bar_wait(p_empty(smem), (i & 1) ^ 1);
       store_block(me, 180224, p);
@@ -934,14 +935,12 @@ DEV void run_scores(Consumer *me, Tile x, const BackwardArgs *a) {
     {
       const int i = steps;
       const int before = (i & 1) ^ 1;
-      bar_wait(ds_full(smem, before), (i - 1) >> 1 & 1);
+      /* The sender, which has waited for ds_full, arrives there too. */
       bar_wait(peer_full(smem, before), (i - 1) >> 1 & 1);
       issue_dq1_1(me, dq1, before);
       wgmma_wait(0);
       touch_f32x32(dq1);
-      arrive_both(me, ds_empty(smem, before));
       add_part(me, dq1, 0, 8);
-      next_sum(me, x, m);
     }
   }
 }
@@ -956,7 +955,6 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
   const u32 smem = me->smem;
   int m = x.m0;
   if (steps > 0) {
-    bar_wait(k_full(smem), 0);
     bar_wait(v_full(smem), 0);
     {
       const int i = 0;
@@ -970,11 +968,12 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
       wgmma_wait(0);
       touch_f32x32(t);
       arrive_both(me, do_empty(smem, place));
-      bar_wait(ds_empty(smem, slot), (i >> 1 & 1) ^ 1);
-      differentiate(me, 180224, 188416 + slot * 16384, t, delta);
+#pragma unroll
+      for (int j = 0; j < 32; j++) t[j] -= delta[j / 2 % 2];
+      if (m < x.masked) mask_block(me, t, 0.0f, x, m, a); /* it may be infinite where P is 0 */
+      differentiate(me, 180224, 188416 + slot * 16384, t);
       publish(me, ds_full(smem, slot));
       arrive(me, p_empty(smem));
-      bar_wait(q_full(smem, slot), i >> 1 & 1);
       bar_wait(ds_full(smem, slot), i >> 1 & 1);
       issue_dk(me, dk, slot);
       wgmma_wait(0);
@@ -992,18 +991,20 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
       const float delta[2] = {ldg_f32(own), ldg_f32(own + 8)};
       bar_wait(do_full(smem, place), turn);
       issue_gradients(me, t, place);
-      bar_wait(ds_full(smem, before), (i - 1) >> 1 & 1);
+      /* The sender, which has waited for ds_full, arrives there too. */
       bar_wait(peer_full(smem, before), (i - 1) >> 1 & 1);
       issue_dq1_2(me, dq1, before);
       bar_wait(p_full(smem), i & 1);
       wgmma_wait(1);
       touch_f32x32(t);
       arrive_both(me, do_empty(smem, place));
+#pragma unroll
+      for (int j = 0; j < 32; j++) t[j] -= delta[j / 2 % 2];
+      if (m < x.masked) mask_block(me, t, 0.0f, x, m, a); /* it may be infinite where P is 0 */
       bar_wait(ds_empty(smem, slot), (i >> 1 & 1) ^ 1);
-      differentiate(me, 180224, 188416 + slot * 16384, t, delta);
+      differentiate(me, 180224, 188416 + slot * 16384, t);
       publish(me, ds_full(smem, slot));
       arrive(me, p_empty(smem));
-      bar_wait(q_full(smem, slot), i >> 1 & 1);
       bar_wait(ds_full(smem, slot), i >> 1 & 1);
       issue_dk(me, dk, slot);
       wgmma_wait(1);
@@ -1023,14 +1024,12 @@ DEV void run_gradients(Consumer *me, Tile x, const BackwardArgs *a) {
     {
       const int i = steps;
       const int before = (i & 1) ^ 1;
-      bar_wait(ds_full(smem, before), (i - 1) >> 1 & 1);
+      /* The sender, which has waited for ds_full, arrives there too. */
       bar_wait(peer_full(smem, before), (i - 1) >> 1 & 1);
       issue_dq1_2(me, dq1, before);
       wgmma_wait(0);
       touch_f32x32(dq1);
-      arrive_both(me, ds_empty(smem, before));
       add_part(me, dq1, 8, 8);
-      next_sum(me, x, m);
     }
   }
 }
