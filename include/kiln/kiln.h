@@ -561,8 +561,9 @@ KILN_API kiln_status kiln_plan_sample(kiln_plan *plan, const kiln_attn_args *con
 
 /* Runs the cluster of one block of a plan's grid, and gives what happened in it as one JSON object:
  * loads, waits, products, softmax and stores by a model clock (docs/trace.md). It is a model of
- * the pipeline and no measurement. For plans of the emulator; o holds that cluster's part. *json
- * belongs to the context until the next call. Errors: as kiln_plan_run, and UNSUPPORTED. */
+ * the pipeline and no measurement. For plans of the emulator, of flash attention's forward pass; o
+ * holds that cluster's part. *json belongs to the context until the next call. Errors: as
+ * kiln_plan_run, and UNSUPPORTED. */
 KILN_API kiln_status kiln_plan_trace(kiln_plan *plan, const kiln_attn_args *args, int64_t block,
                                      const char **json);
 
