@@ -303,8 +303,8 @@ static kiln_status run(const kiln__args *args) {
   if (status == KILN_OK)
     status = kiln__selection_create(s.ctx, s.device, args, KILN__OPEN_IS_GRID, &s.selection);
   if (status == KILN_OK && s.selection.left_out > 0)
-    kiln__note("combinations left out: %lld, the first because %s",
-               (long long)s.selection.left_out, s.selection.reason);
+    kiln__note("combinations left out: %lld, the first because %s", (long long)s.selection.left_out,
+               s.selection.reason);
   if (status == KILN_OK) status = check_shapes(&s);
   if (status == KILN_OK) status = time_selection(&s);
   if (status == KILN_OK) status = kiln__report_finish(&s.report);

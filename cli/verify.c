@@ -384,8 +384,8 @@ static kiln_status run(const kiln__args *args) {
     status = kiln__selection_create(s.ctx, s.device, args, KILN__OPEN_IS_ALL, &s.selection);
   if (status != KILN_OK) goto done;
   if (s.selection.left_out > 0)
-    kiln__note("combinations left out: %lld, the first because %s",
-               (long long)s.selection.left_out, s.selection.reason);
+    kiln__note("combinations left out: %lld, the first because %s", (long long)s.selection.left_out,
+               s.selection.reason);
   if (!kiln__args_has(args, "--case")) verify_refusals(&s);
   status = verify_kernels(&s);
   if (status == KILN_OK) status = summarize(&s);
