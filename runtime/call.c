@@ -176,15 +176,25 @@ static kiln_status warm(kiln_context *ctx, const kiln_attn_spec *spec,
   return add(ctx, &key, shape, 0, NULL, &plan);
 }
 
+/* Elements lie as far apart as the caller's header has them, which may be an older one. */
+static const void *element(const void *first, int32_t index) {
+  size_t size;
+  memcpy(&size, first, sizeof size);
+  return (const char *)first + (size_t)index * size;
+}
+
 kiln_status kiln_prewarm(kiln_context *ctx, const kiln_attn_spec *specs,
                          const kiln_attn_args *shapes, int32_t count) {
   char first[4096] = "";
   int32_t failed = 0;
   kiln_status result = kiln__context_need_device(ctx);
   if (result != KILN_OK) return result;
-  if (count < 0 || (count > 0 && (!specs || !shapes))) return kiln__context_null(ctx);
+  if (count < 0)
+    return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT, "count is %d: it must not be negative",
+                              (int)count);
+  if (count > 0 && (!specs || !shapes)) return kiln__context_null(ctx);
   for (int32_t i = 0; i < count; i++) {
-    const kiln_status status = warm(ctx, &specs[i], &shapes[i]);
+    const kiln_status status = warm(ctx, element(specs, i), element(shapes, i));
     if (status == KILN_OK) continue;
     if (failed++ == 0) {
       result = status;

@@ -159,7 +159,7 @@ kiln_status kiln_attn_spec_resolve(kiln_context *ctx, kiln_attn_spec *spec, kiln
   if (status != KILN_OK) return status;
   status = give_spec(ctx, &new_spec, spec);
   if (status == KILN_OK && tile) *tile = new_tile;
-  return KILN_OK;
+  return status;
 }
 
 /* ---- tiles ---- */

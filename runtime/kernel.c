@@ -85,6 +85,15 @@ kiln_status kiln__take_args(kiln_context *ctx, const kiln_attn_args *from, kiln_
       "args.size is not sizeof(kiln_attn_args): start from KILN_ATTN_ARGS_INIT");
 }
 
+kiln_status kiln__take_pass_args(kiln_context *ctx, kiln_pass pass, const kiln_attn_args *from,
+                                 kiln_attn_args *args) {
+  kiln_status status = kiln__take_args(ctx, from, args);
+  if (status != KILN_OK || pass == KILN_PASS_FORWARD || from->size >= sizeof *args) return status;
+  return kiln__context_fail(ctx, KILN_INVALID_ARGUMENT,
+                            "args.size has no room for dout, dq, dk and dv: compile with the "
+                            "header of this version");
+}
+
 kiln_status kiln_kernel_workspace(const kiln_kernel *kernel, const kiln_attn_args *given,
                                   size_t *bytes) {
   char sentence[1024];
@@ -92,7 +101,8 @@ kiln_status kiln_kernel_workspace(const kiln_kernel *kernel, const kiln_attn_arg
   kiln_attn_args args;
   if (!kernel || !bytes) return kiln__context_null(kernel ? kernel->ctx : NULL);
   *bytes = 0;
-  kiln_status status = kiln__take_args(kernel->ctx, given, &args);
+  const kiln_pass pass = kernel->record.spec.pass;
+  kiln_status status = kiln__take_pass_args(kernel->ctx, pass, given, &args);
   if (status != KILN_OK) return status;
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
   status = kiln__launch_check(&kernel->record, &args, 1, &error);
@@ -106,8 +116,9 @@ kiln_status kiln_kernel_launch(kiln_kernel *kernel, const kiln_attn_args *given,
   kiln__text error;
   kiln_attn_args args;
   if (!kernel) return KILN_INVALID_ARGUMENT;
+  const kiln_pass pass = kernel->record.spec.pass;
   kiln_status status = kiln__context_enter(kernel->ctx);
-  if (status == KILN_OK) status = kiln__take_args(kernel->ctx, given, &args);
+  if (status == KILN_OK) status = kiln__take_pass_args(kernel->ctx, pass, given, &args);
   if (status != KILN_OK) return status;
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
   status = kiln__launch_run(&kernel->loaded, &args, stream, &error);

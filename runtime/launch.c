@@ -23,14 +23,16 @@ static int64_t size_of(const kiln_attn_args *args, kiln__size_field field) {
   return 0;
 }
 
-/* first * product of ceil(field / divisor); -1 when it does not fit in 63 bits. */
+/* first * product of ceil(field / divisor); -1 when it does not fit in 63 bits. A size of 0 makes it
+ * 0 whatever the others are. */
 static int64_t product(int64_t first, const kiln__factor *factors, int count,
                        const kiln_attn_args *args) {
   int64_t total = first;
+  for (int i = 0; i < count; i++)
+    if (size_of(args, factors[i].field) == 0) return 0;
   for (int i = 0; i < count; i++) {
     int64_t divisor = factors[i].divisor;
     int64_t factor = (size_of(args, factors[i].field) + divisor - 1) / divisor;
-    if (factor == 0) return 0;
     if (total > INT64_MAX / factor) return -1;
     total *= factor;
   }

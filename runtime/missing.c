@@ -6,10 +6,23 @@
 
 #include "runtime/record.h"
 
-static const char *word_of(const char *const *words, int number) {
+static const char *find_word(const char *const *words, int number) {
   for (int i = 0; words[i]; i++)
     if (i == number) return words[i];
-  return "unknown";
+  return NULL;
+}
+
+static const char *word_of(const char *const *words, int number) {
+  const char *word = find_word(words, number);
+  return word ? word : "unknown";
+}
+
+int kiln__spec_has_words(const kiln_attn_spec *spec) {
+  return find_word(kiln__pass_words, (int)spec->pass) &&
+         find_word(kiln__algorithm_words, (int)spec->algorithm) &&
+         find_word(kiln__dtype_words, (int)spec->dtype) &&
+         find_word(kiln__mask_words, (int)spec->mask) &&
+         (spec->deterministic == 0 || spec->deterministic == 1);
 }
 
 /* ORDER: of the fields in kiln_tile */

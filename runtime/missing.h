@@ -17,6 +17,10 @@ typedef enum kiln__missing_reason {
 void kiln__missing_kernel(kiln__text *error, const kiln_attn_spec *spec, const kiln_tile *tile,
                           kiln__missing_reason reason);
 
+/* Whether every number of the spec is one that a word stands for: with any other, no command makes
+ * the kernel. Head dims are not looked at. */
+int kiln__spec_has_words(const kiln_attn_spec *spec);
+
 /* "sm_90a bf16 128 causal", with the head_dim_v where it differs, the algorithm where it is not
  * flash, and the fields of the tile that are not 0. */
 void kiln__spec_words(kiln__text *text, const kiln_attn_spec *spec, const kiln_tile *tile);

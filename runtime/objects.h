@@ -94,6 +94,9 @@ kiln_status kiln__tuner_run(kiln_context *ctx, const kiln_attn_spec *spec,
                             size_t error_size);
 /* kernel.c: copies arguments that a caller filled, checking their size. */
 kiln_status kiln__take_args(kiln_context *ctx, const kiln_attn_args *from, kiln_attn_args *args);
+/* The same for a kernel of this pass: args of an older header have no gradients. */
+kiln_status kiln__take_pass_args(kiln_context *ctx, kiln_pass pass, const kiln_attn_args *from,
+                                 kiln_attn_args *args);
 /* kernel.c: MISMATCH and the arch that would do, unless the context's device runs `arch`. */
 kiln_status kiln__check_arch(kiln_context *ctx, const char *arch);
 

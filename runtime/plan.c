@@ -55,7 +55,7 @@ static kiln_status check_shape(kiln_context *ctx, const kiln__record *record,
   kiln_attn_args args;
   *workspace = 0;
   if (!shape) return KILN_OK;
-  kiln_status status = kiln__take_args(ctx, shape, &args);
+  kiln_status status = kiln__take_pass_args(ctx, record->spec.pass, shape, &args);
   if (status != KILN_OK) return status;
   kiln__text_init_fixed(&error, sentence, sizeof sentence);
   status = kiln__launch_check(record, &args, 1, &error);
@@ -181,10 +181,17 @@ static kiln_status create_from_source(kiln_context *ctx, const kiln_attn_spec *s
   return status;
 }
 
-/* libkiln_rt has nothing to render with. */
+/* libkiln_rt has nothing to render with, and no schema that would say what is legal. */
 static kiln_status refuse_missing(kiln_context *ctx, kiln_attn_spec *spec, const kiln_tile *tile) {
   char sentence[1024];
   kiln__text error;
+  if (!kiln__spec_has_words(spec))
+    return kiln__context_fail(
+        ctx, KILN_INVALID_ARGUMENT,
+        "spec.pass %d, algorithm %d, dtype %d, mask %d or deterministic %d is "
+        "no number of this version's: start from KILN_ATTN_SPEC_INIT",
+        (int)spec->pass, (int)spec->algorithm, (int)spec->dtype, (int)spec->mask,
+        (int)spec->deterministic);
   if (!spec->arch[0]) snprintf(spec->arch, sizeof spec->arch, "%s", ctx->info.arch);
   if (!spec->head_dim_v) spec->head_dim_v = spec->head_dim;
   kiln_status status = kiln__check_arch(ctx, spec->arch);

@@ -15,7 +15,8 @@ ${command}
 
 enum {
   KILN_LAUNCHER_NO_DRIVER = -1,  /* libcuda.so.1 is missing or older than CUDA 12 */
-  KILN_LAUNCHER_BAD_SIZE = -2,   /* negative, too large, or heads that do not divide */
+  KILN_LAUNCHER_BAD_SIZE = -2,   /* negative, too large, heads that do not divide, or a result
+                                    with two elements at one address */
   KILN_LAUNCHER_MISALIGNED = -3, /* an address or a stride: multiples of 16 bytes are needed */
   KILN_LAUNCHER_NO_MEMORY = -4,
   KILN_LAUNCHER_WORKSPACE = -5 /* too small, or not aligned to 256 bytes */
@@ -236,8 +237,9 @@ static int64_t blocks(int64_t size, int64_t divisor) { return (size + divisor - 
 /* -1 where it does not fit in 63 bits. */
 static int64_t product(int count, const int64_t *factors) {
   int64_t total = 1;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count; i++)
     if (factors[i] == 0) return 0;
+  for (int i = 0; i < count; i++) {
     if (total > INT64_MAX / factors[i]) total = -1;
     if (total < 0) return -1;
     total *= factors[i];
@@ -275,6 +277,39 @@ static int tensors_are_aligned(const ${args_type} *a) {
   ${word} tensor_is_aligned(a->${t.name}, &a->${t.stride}, ${t.extents}) &&
 //@ end
          (uintptr_t)a->lse % sizeof(float) == 0;
+}
+
+/* Strides of less than 2^40 bytes; those of a result, from the smallest to the largest, each step
+ * over all that lies inside it. */
+static int layout_is_legal(const kiln_launcher_stride *stride, const int32_t extents[3],
+                           int64_t inside, int is_result) {
+  const int64_t strides[3] = {stride->batch, stride->row, stride->head};
+  int left[3], least = 0;
+  if (extents[0] == 0 || extents[1] == 0 || extents[2] == 0) return 1;
+  for (int i = 0; i < 3; i++) {
+    left[i] = extents[i] > 1;
+    if (left[i] && strides[i] >= INT64_C(1) << 39) return 0;
+  }
+  while (is_result && least >= 0) {
+    least = -1;
+    for (int i = 0; i < 3; i++)
+      if (left[i] && (least < 0 || strides[i] < strides[least])) least = i;
+    if (least < 0) break;
+    if (strides[least] < inside) return 0;
+    inside += strides[least] * (extents[least] - 1);
+    left[least] = 0;
+  }
+  return 1;
+}
+
+static int layouts_are_legal(const ${args_type} *a) {
+  const int32_t queries[3] = {a->batch, a->seqlen_q, a->num_heads};
+  const int32_t keys[3] = {a->batch, a->seqlen_k, a->num_heads_k};
+//@ for i, t in ipairs(tensors) do
+//@ local word, result = i == 1 and "return" or "      ", t.is_output and 1 or 0
+//@ local ending = i == #tensors and ";" or " &&"
+  ${word} layout_is_legal(&a->${t.stride}, ${t.extents}, ${t.dim}, ${result})${ending}
+//@ end
 }
 
 /* Bytes of each item of the workspace; their sum, or SIZE_MAX where no memory holds them. */
@@ -406,6 +441,7 @@ int ${name}_run(const ${name} *kernel,
                 const ${args_type} *a, void *stream) {
   if (!sizes_are_legal(a)) return KILN_LAUNCHER_BAD_SIZE;
   if (!tensors_are_aligned(a)) return KILN_LAUNCHER_MISALIGNED;
+  if (!layouts_are_legal(a)) return KILN_LAUNCHER_BAD_SIZE;
   const size_t needed = ${name}_workspace(a);
   if (needed > 0 && (!a->workspace || a->workspace_bytes < needed ||
                      (uintptr_t)a->workspace % 256 != 0))

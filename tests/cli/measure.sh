@@ -133,6 +133,17 @@ F7 (113 queries and keys): elements of o were not written)" "$work/stderr"
 holds "nor chosen" [ "$rc" = 15 ]
 holds "nothing is published" [ ! -e "$KILN_CACHE_DIR/kernels" ]
 holds "no time is kept" [ "$(of_journal '"outcome":"timed"')" = 0 ]
+
+# The forward pass that gradients are made of is neither tuned, which would wait for the tuning that
+# waits for it, nor recorded.
+fresh
+# shellcheck disable=SC2086
+STUB_LOG=/dev/null KILN_TUNE=measure KILN_RECORDS=$journal KILN_RECORD=$work/problems \
+  try explain $problem --pass backward
+holds "gradients are proved: $(head -c 400 "$work/stderr")" grep -q "could not be timed \
+(wrong_result: F7 (113 queries and keys): elements of o were not written)" "$work/stderr"
+holds "the run's problem is the one: $(cat "$work/problems")" \
+  [ "$(grep -c . "$work/problems") $(grep -c '"pass":"backward"' "$work/problems")" = "1 1" ]
 export STUB_ONLY=kiln-measure
 fresh
 # shellcheck disable=SC2086

@@ -341,7 +341,49 @@ START_TEST(older_structs_are_taken) {
   spec.size += 4;
   f.record = record_text;
   ck_assert_int_eq(kiln_attn_backward(ctx, &spec, &args, NULL), KILN_INVALID_ARGUMENT);
+  ck_assert_ptr_nonnull(strstr(kiln_last_error(ctx), "args.size has no room for dout"));
   fake_context_destroy(ctx);
+}
+END_TEST
+
+/* Arrays of an older header: each element begins where that header's ends. */
+START_TEST(older_arrays_are_taken) {
+  enum {
+    OLD_SPEC = offsetof(kiln_attn_spec, deterministic),
+    OLD_ARGS = offsetof(kiln_attn_args, dout)
+  };
+  fake f;
+  kiln_context *ctx = fake_context(&f, "");
+  kiln_attn_spec spec = KILN_ATTN_SPEC_INIT;
+  kiln_attn_args args;
+  _Alignas(kiln_attn_args) char specs[3 * OLD_SPEC], shapes[3 * OLD_ARGS];
+  good_args(&args);
+  spec.size = OLD_SPEC, args.size = OLD_ARGS;
+  for (int i = 0; i < 3; i++) {
+    spec.head_dim = 64 + 8 * i;
+    kiln_attn_args_pack(&args, &spec);
+    memcpy(specs + i * OLD_SPEC, &spec, OLD_SPEC);
+    memcpy(shapes + i * OLD_ARGS, &args, OLD_ARGS);
+  }
+  ck_assert_msg(kiln_prewarm(ctx, (void *)specs, (void *)shapes, 3) == KILN_OK, "%s",
+                kiln_last_error(ctx));
+  ck_assert_int_eq(f.num_compiles, 3);
+  ck_assert_int_eq(kiln_prewarm(ctx, (void *)specs, (void *)shapes, -1), KILN_INVALID_ARGUMENT);
+  ck_assert_str_eq(kiln_last_error(ctx), "count is -1: it must not be negative");
+  fake_context_destroy(ctx);
+}
+END_TEST
+
+/* Whatever the other sizes are: their product would not fit 63 bits. */
+START_TEST(no_batch_needs_no_rows) {
+  bench b;
+  bench_init(&b);
+  b.args.batch = 0;
+  b.args.seqlen_q = b.args.seqlen_k = 2147479552;
+  b.args.num_heads = b.args.num_heads_k = INT32_MAX;
+  b.args.workspace_bytes = 1 << 28; /* for the item that no batch counts in */
+  ck_assert_msg(bench_run(&b) == KILN_OK, "%s", b.sentence);
+  ck_assert_int_eq(b.device.num_launches + b.device.num_clears, 0);
 }
 END_TEST
 
@@ -378,6 +420,8 @@ Suite *suite_backward_launch(void) {
   tcase_add_test(tests, inputs_may_overlap);
   tcase_add_test(tests, one_call_runs_the_backward_pass);
   tcase_add_test(tests, older_structs_are_taken);
+  tcase_add_test(tests, older_arrays_are_taken);
+  tcase_add_test(tests, no_batch_needs_no_rows);
   tcase_add_test(tests, a_kernel_is_named_with_its_mode);
   suite_add_tcase(suite, tests);
   return suite;

@@ -95,6 +95,27 @@ START_TEST(a_missing_kernel_is_named) {
 }
 END_TEST
 
+/* No command makes what is no kernel, and without the generator nobody says what is one. */
+START_TEST(numbers_without_a_word) {
+  fake f;
+  kiln_context *ctx = fake_context(&f, "");
+  kiln_attn_spec spec = spec_of(64);
+  kiln_plan *plan;
+  spec.pass = KILN_PASS_BACKWARD;
+  take_services(ctx);
+  ck_assert_int_eq(kiln_plan_create(ctx, &spec, NULL, NULL, &plan), KILN_MISSING_KERNEL);
+  if (_i == 0) spec.pass = (kiln_pass)5;
+  if (_i == 1) spec.algorithm = (kiln_algorithm)5;
+  if (_i == 2) spec.dtype = KILN_DTYPE_E4M3;
+  if (_i == 3) spec.mask = (kiln_mask)-1;
+  if (_i == 4) spec.deterministic = 2;
+  ck_assert_int_eq(kiln_plan_create(ctx, &spec, NULL, NULL, &plan), KILN_INVALID_ARGUMENT);
+  ck_assert_msg(strstr(kiln_last_error(ctx), "is no number of this version's") != NULL, "%s",
+                kiln_last_error(ctx));
+  fake_context_destroy(ctx);
+}
+END_TEST
+
 /* A pack of two tiles of a spec. */
 static void add_tiles(kiln_context *ctx, int default_block_m) {
   kiln_pack_writer *writer;
@@ -339,6 +360,7 @@ Suite *suite_packs(void) {
   TCase *tests = tcase_create("packs");
   tcase_add_test(tests, a_plan_without_generator_and_compiler);
   tcase_add_test(tests, a_missing_kernel_is_named);
+  tcase_add_loop_test(tests, numbers_without_a_word, 0, 5);
   tcase_add_loop_test(tests, which_kernel_a_plan_takes, 0, 2);
   tcase_add_test(tests, a_shape_is_looked_at_before_the_driver_loads);
   tcase_add_test(tests, another_arch_than_the_device);

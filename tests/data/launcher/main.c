@@ -18,8 +18,10 @@ enum { NUM_PROBLEMS = 7 };
 
 #ifdef BACKWARD
 typedef kiln_launcher_backward_args launcher_args;
+#define RESULT a.dq_stride
 #else
 typedef kiln_launcher_args launcher_args;
+#define RESULT a.o_stride
 #endif
 
 /* Addresses are never read: the driver is a stub. Odd sizes, strides of a larger tensor, one
@@ -80,8 +82,15 @@ static int by_launcher(const char *file) {
   if (OF(PREFIX, _run)(kernel, &a, NULL) != KILN_LAUNCHER_MISALIGNED) return 8;
   a = problem(0), a.v_stride.row += 4;
   if (OF(PREFIX, _run)(kernel, &a, NULL) != KILN_LAUNCHER_MISALIGNED) return 9;
-  a = problem(0), a.batch = 0;
+  a = problem(0), a.batch = 0, a.seqlen_q = 2147479552, a.num_heads = a.num_heads_k = INT32_MAX;
   if (OF(PREFIX, _run)(kernel, &a, NULL) != 0) return 10;
+  if (OF(PREFIX, _workspace)(&a) == SIZE_MAX) return 17;
+  a = problem(0), a.q_stride.row = INT64_C(1) << 40;
+  if (OF(PREFIX, _run)(kernel, &a, NULL) != KILN_LAUNCHER_BAD_SIZE) return 14;
+  a = problem(0), RESULT.head = 0;
+  if (OF(PREFIX, _run)(kernel, &a, NULL) != KILN_LAUNCHER_BAD_SIZE) return 15;
+  a = problem(0), RESULT.row = 5 * 1024; /* of 6 heads, 1024 apart */
+  if (OF(PREFIX, _run)(kernel, &a, NULL) != KILN_LAUNCHER_BAD_SIZE) return 16;
   size_t needed = OF(PREFIX, _workspace)(&a);
   a = problem(0), needed = OF(PREFIX, _workspace)(&a), a.workspace_bytes = needed - 1;
   if (needed > 0 && OF(PREFIX, _run)(kernel, &a, NULL) != KILN_LAUNCHER_WORKSPACE) return 11;
