@@ -128,8 +128,10 @@ static void describe(const kiln__line *line, json_t *row) {
     json_object_set_new(row, "pass", json_string("backward"));
     json_object_set_new(row, "deterministic", json_integer(p->spec.deterministic));
   }
+  json_object_set_new(row, "dtype", json_string(kiln__line_dtype(p->spec.dtype)));
   json_object_set_new(row, "head_dim", json_integer(p->spec.head_dim));
   json_object_set_new(row, "head_dim_v", json_integer(p->spec.head_dim_v));
+  json_object_set_new(row, "mask", json_string(kiln__line_mask(p->spec.mask)));
   json_object_set_new(row, "seqlen_q_log2", json_integer(p->seqlen_q_log2));
   json_object_set_new(row, "seqlen_k_log2", json_integer(p->seqlen_k_log2));
   json_object_set_new(row, "heads_log2", json_integer(p->heads_log2));

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SENTENCE_SIZE = 8192, COLUMNS_MAX = 16, CELL_SIZE = 160 };
+enum { SENTENCE_SIZE = 8192, COLUMNS_MAX = 24, CELL_SIZE = 160 };
 
 /* ---- refusals ---- */
 
@@ -99,14 +99,33 @@ typedef struct table {
   int count;
 } table;
 
-/* Lists have no column: --json shows them. */
-static void measure_table(const json_t *rows, table *t) {
-  char cell[CELL_SIZE];
+static int find_column(const table *t, const char *name) {
+  int c = 0;
+  while (c < t->count && strcmp(t->names[c], name) != 0) c++;
+  return c;
+}
+
+/* What other rows lack stands behind what it follows in its own. Lists have no column: --json shows
+ * them. */
+static void add_columns(json_t *row, table *t) {
   const char *key;
   json_t *value;
-  json_object_foreach(json_array_get(rows, 0), key, value) {
-    if (t->count < COLUMNS_MAX && !json_is_array(value)) t->names[t->count++] = key;
+  int next = 0;
+  json_object_foreach(row, key, value) {
+    const int found = find_column(t, key);
+    if (found == t->count) {
+      if (t->count == COLUMNS_MAX || json_is_array(value)) continue;
+      memmove(&t->names[next + 1], &t->names[next], (size_t)(t->count++ - next) * sizeof *t->names);
+      t->names[next++] = key;
+    } else {
+      next = found + 1;
+    }
   }
+}
+
+static void measure_table(const json_t *rows, table *t) {
+  char cell[CELL_SIZE];
+  for (size_t r = 0; r < json_array_size(rows); r++) add_columns(json_array_get(rows, r), t);
   for (int c = 0; c < t->count; c++) {
     t->widths[c] = (int)strlen(t->names[c]);
     for (size_t r = 0; r < json_array_size(rows); r++) {

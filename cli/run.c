@@ -70,6 +70,24 @@ static kiln_status check_flags(session *s) {
   return KILN_OK;
 }
 
+/* One result would take the place of another, or of what was read. */
+static kiln_status check_files(const session *s) {
+  static const char *const files[] = {"--o", "--lse", "--dq", "--dk", "--dv",
+                                      "--q", "--k",   "--v",  "--do"};
+  enum { RESULTS = 5, FILES = sizeof files / sizeof files[0] };
+  for (int i = 0; i < RESULTS; i++) {
+    const char *path = kiln__args_get(s->args, files[i]);
+    for (int j = i + 1; path && j < FILES; j++) {
+      const char *other = kiln__args_get(s->args, files[j]);
+      if (other && strcmp(path, other) == 0)
+        return kiln__fail(KILN_INVALID_ARGUMENT,
+                          "%s and %s are the same file, %s; write the result to one of its own",
+                          files[i], files[j], path);
+    }
+  }
+  return KILN_OK;
+}
+
 /* ---- tensors ---- */
 
 static kiln_status load(session *s) {
@@ -382,6 +400,7 @@ static void destroy(session *s) {
 static kiln_status run(const kiln__args *args) {
   session s = {.args = args};
   kiln_status status = check_flags(&s);
+  if (status == KILN_OK) status = check_files(&s);
   if (status == KILN_OK) status = load(&s);
   if (status == KILN_OK) status = check_shapes(&s);
   if (status == KILN_OK) status = kiln__device_open(args, KILN__DEVICE_TO_RUN, &s.device, &s.ctx);

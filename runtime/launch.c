@@ -23,8 +23,8 @@ static int64_t size_of(const kiln_attn_args *args, kiln__size_field field) {
   return 0;
 }
 
-/* first * product of ceil(field / divisor); -1 when it does not fit in 63 bits. A size of 0 makes it
- * 0 whatever the others are. */
+/* first * product of ceil(field / divisor); -1 when it does not fit in 63 bits. A size of 0 makes
+ * it 0 whatever the others are. */
 static int64_t product(int64_t first, const kiln__factor *factors, int count,
                        const kiln_attn_args *args) {
   int64_t total = first;

@@ -157,7 +157,8 @@ typedef struct kiln_stride {
 /* Addresses are device memory; tensors but lse are of the spec's dtype. num_heads is a whole
  * multiple of num_heads_k. The forward pass writes o and lse; the backward pass reads them as the
  * forward pass wrote them, reads dout, which is the gradient of o ("do" in C's keywords), and
- * writes dq, dk and dv. Forward passes look at nothing behind workspace_bytes. */
+ * writes dq, dk and dv. Results overlap neither each other, nor an input, nor the workspace: that
+ * is not checked. Forward passes look at nothing behind workspace_bytes. */
 typedef struct kiln_attn_args {
   size_t size;
   const void *q; /* (batch, seqlen_q, num_heads, head_dim) */
@@ -525,8 +526,9 @@ KILN_API kiln_status kiln_attn_backward(kiln_context *ctx, const kiln_attn_spec 
                                         const kiln_attn_args *args, struct CUstream_st *stream);
 
 /* Makes the plans that kiln_attn_forward and, where a spec's pass says so, kiln_attn_backward will
- * need for `count` specs, each with its shape (sizes and strides are read): afterwards no call with
- * one of them compiles, loads or reads a file. All are tried; the first failure is what is
+ * need for `count` specs, each with its shape (sizes and strides are read; elements of both arrays
+ * lie as far apart as the size of the first says): afterwards no call with one of them compiles,
+ * loads or reads a file. All are tried; the first failure is what is
  * returned, and its sentence says how many there were. */
 KILN_API kiln_status kiln_prewarm(kiln_context *ctx, const kiln_attn_spec *specs,
                                   const kiln_attn_args *shapes, int32_t count);

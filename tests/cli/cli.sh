@@ -34,6 +34,10 @@ refuses 2 "--against: the comparison is not built yet; --algorithm flash,standar
   bench --against standard
 refuses 1 "--dk needs --do, the gradient of o" run --dk f
 refuses 1 "--deterministic needs --do, the gradient of o" run --deterministic
+refuses 1 "--dq and --dv are the same file, x; write the result to one of its own" \
+  run --do f --dq x --dk y --dv x
+refuses 1 "--o and --q are the same file, q.npy; write the result to one of its own" \
+  run --q q.npy --k k.npy --v v.npy --o q.npy
 refuses 1 "--pass backward does not go without --do" run --pass backward
 refuses 1 "--pass forward does not go with --do" run --do f --pass forward
 refuses 2 "the standard family has no backward pass" generate --pass backward --algorithm standard

@@ -82,6 +82,14 @@ works records show $journal --device none
 works records show $journal --device none --json
 json used refused damaged replaced conflicts lines
 holds "every line is used" [ "$(value used)" = "$(lines $journal)" ]
+# A table has the columns of all its rows, not those of the first.
+{ head -n 1 $journal && head -n 1 $journal | sed 's/"pass":"forward"/"pass":"backward"/' && echo '{'
+} >"$work/mixed"
+try records show "$work/mixed" --device none
+holds "what is damaged says why: $(head -c 900 "$work/stdout")" \
+  grep -q 'damaged .*the line is no JSON object' "$work/stdout"
+holds "a forward row has no pass" grep -q 'sm_90a  *bf16  *256 .*none' "$work/stdout"
+holds "a backward row has one" grep -q 'sm_90a  *backward  0  *bf16  *256 ' "$work/stdout"
 try records check $journal --device none --json
 holds "the times of another kernel are refused" [ "$rc" = 15 ]
 holds "by name" grep -q '"differs": *"source_id"' "$work/stdout"

@@ -28,6 +28,7 @@ __all__ = ["Context", "Error", "Plan"]
 
 _SCALE_DEFAULT = -1.0
 _DTYPES = {"float16": 0, "bfloat16": 1}
+_ALGORITHMS = {"flash": 0, "standard": 1}
 
 
 class Error(RuntimeError):
@@ -136,10 +137,45 @@ def _stride(tensor):
     return _Stride(batch, row, head)
 
 
+def _dtype(tensor):
+    return str(tensor.dtype).split(".")[-1]
+
+
+def _check(tensors, dtype):
+    """tensors: name, tensor, shape. A kernel goes by address and strides alone, so a tensor of
+    another shape or type would be read and written as if it were the one that is wanted."""
+    for name, x, shape in tensors:
+        if _dtype(x) != dtype or tuple(x.shape) != tuple(shape):
+            found = f"{_dtype(x)} {tuple(x.shape)}"
+            raise Error(1, f"{name} is {found}: it must be {dtype} {tuple(shape)}")
+        if x.shape[-1] > 1 and x.stride()[-1] != 1:
+            raise Error(1, f"the last dimension of {name} must be contiguous")
+
+
+def _check_shapes(q, k, v, o, lse, gradients):
+    if any(len(x.shape) != 4 for x in (q, k, v)):
+        raise Error(1, "q, k and v must have 4 dimensions: batch, seqlen, num_heads, head_dim")
+    if len(gradients) not in (0, 4):
+        raise Error(1, f"gradients has {len(gradients)} tensors: it must be dout, dq, dk, dv")
+    batch, seqlen_q, heads, dim = q.shape
+    of_k, of_v = (batch, *k.shape[1:3], dim), (batch, *k.shape[1:3], v.shape[3])
+    of_o = (batch, seqlen_q, heads, v.shape[3])
+    tensors = [("q", q, q.shape), ("k", k, of_k), ("v", v, of_v), ("o", o, of_o)]
+    _check(
+        tensors + list(zip(("dout", "dq", "dk", "dv"), gradients, (of_o, q.shape, of_k, of_v))),
+        _dtype(q),
+    )
+    if lse is None:
+        return
+    _check([("lse", lse, (batch, heads, seqlen_q))], "float32")
+    packed = (heads * seqlen_q, seqlen_q, 1)
+    if any(n > 1 and s != t for n, s, t in zip(lse.shape, lse.stride(), packed)):
+        raise Error(1, "lse must be contiguous")
+
+
 def _args(q, k, v, o, lse=None, softmax_scale=None, workspace=None, gradients=()):
     """gradients: dout, dq, dk, dv of a backward pass"""
-    if any(x.stride(3) != 1 for x in (q, k, v, o, *gradients)):
-        raise Error(1, "the last dimension of every tensor but lse must be contiguous")
+    _check_shapes(q, k, v, o, lse, gradients)
     return _Args(
         ctypes.sizeof(_Args),
         q.data_ptr(),
@@ -199,21 +235,28 @@ class Context:
         algorithm: "flash" or "standard". backward: the gradients' kernels, for dout, dq, dk, dv
         like `gradients`; deterministic: dq has the same bits in every run, too.
         """
-        dtype = _DTYPES.get(str(q.dtype).split(".")[-1])
+        dtype = _DTYPES.get(_dtype(q))
         if dtype is None:
             raise Error(1, f"dtype {q.dtype} is not float16 or bfloat16")
+        if algorithm not in _ALGORITHMS:
+            raise Error(1, f"algorithm {algorithm!r} is not 'flash' or 'standard'")
+        if len(arch) > 15:
+            raise Error(1, f"arch {arch!r} is none that Kiln knows")
+        shape = _args(q, k, v, o, gradients=gradients)
+        if backward and not gradients:
+            raise Error(1, "backward needs gradients: dout, dq, dk, dv")
         spec = _Spec(
             ctypes.sizeof(_Spec),
             arch.encode(),
             int(backward),
-            int(algorithm == "standard"),
+            _ALGORITHMS[algorithm],
             dtype,
             q.shape[3],
             v.shape[3],
             int(causal),
             int(deterministic),
         )
-        return Plan(self, spec, _args(q, k, v, o, gradients=gradients))
+        return Plan(self, spec, shape)
 
 
 class Plan:
@@ -236,10 +279,25 @@ class Plan:
         self.kernel_id, self.why = info.kernel_id.decode(), info.why.decode()
         self.workspace_bytes = info.workspace_bytes
         self.tile = {name: getattr(info.tile, name) for name, _ in _Tile._fields_[1:]}
+        self._spec = info.spec
 
     def __del__(self):
         if self._handle:
             _library.kiln_plan_destroy(self._handle)
+
+    def _check_spec(self, q, v, gradients):
+        spec = self._spec
+        found = (_DTYPES.get(_dtype(q)), q.shape[3], v.shape[3])
+        if found != (spec.dtype, spec.head_dim, spec.head_dim_v):
+            dtype = next(name for name, number in _DTYPES.items() if number == spec.dtype)
+            dims = f"{spec.head_dim} and {spec.head_dim_v}"
+            raise Error(1, f"the plan is for {dtype}, head_dim and head_dim_v {dims}: make another")
+        if spec.pass_ == 0 and gradients:
+            raise Error(1, "the plan is for the forward pass: make one with backward=True")
+        if spec.pass_ == 1 and not gradients:
+            raise Error(
+                1, "the plan is for the backward pass: it needs gradients: dout, dq, dk, dv"
+            )
 
     def bind(self, q, k, v, o, lse=None, softmax_scale=None, workspace=None, gradients=()):
         """A function of a stream that enqueues the kernel on these tensors; it keeps them alive.
@@ -247,6 +305,7 @@ class Plan:
         gradients: dout, dq, dk, dv, for a plan of the backward pass.
         """
         args = _args(q, k, v, o, lse, softmax_scale, workspace, gradients)
+        self._check_spec(q, v, gradients)
         handle, pointer, run = self._handle, ctypes.byref(args), _library.kiln_plan_run
 
         def launch(stream=0, keep=(self, args, q, k, v, o, lse, workspace, gradients)):
