@@ -262,8 +262,8 @@ static int take_descriptors(session *s, int *input) {
   return s->in && s->out ? 0 : -1;
 }
 
-/* The forward pass that gradients are made of has a plan here too: measuring that one would wait for
- * the tuning that waits for this process, and it is no problem of the user's run. */
+/* The forward pass that gradients are made of has a plan here too. To measure that one would wait
+ * for the tuning that waits for this process, and it is no problem of the user's run. */
 static int choose_nothing(void) {
   return setenv("KILN_TUNE", "off", 1) == 0 && unsetenv("KILN_RECORD") == 0 ? 0 : -1;
 }
