@@ -169,6 +169,9 @@ function ampere.values(spec, tile, arch)
   -- ds is formed from p in 11 bits: where p is laid out in 8, it goes to the second half as fp16
   -- too, in the place of ds. With a ring that may still be read for the dq of the block before.
   x.p_fp16 = spec.dtype == "bf16"
+  -- Enlarged: fp16 has no exponents below -14, and the keys of a row may be many.
+  x.p_exponent, x.p_scale, x.p_unscale = 12, "2^12", "0x1p-12f"
+  x.unscaled = x.p_fp16 and " * " .. x.p_unscale or ""
   -- And the turns of the deterministic kernels follow from that wait.
   x.must_wait = x.is_ring and (x.p_fp16 or x.deterministic)
   x.section = x.causal and 32 or 8

@@ -11,6 +11,10 @@
  *
  * With p = exp(scale s - lse), dp = dout v^T and delta = rowsum(dout o):
  *   ds = p (dp - delta), dv = p^T dout, dk = scale ds^T q, dq = scale ds k
+//@ if p_fp16 then
+ * p is ${p_scale} times as large, and so are ds and the sums, until these are rounded: thus small p
+ * keep their bits in fp16.
+//@ end
  *
  * The first half of the warps computes p and dv, the second one ds and dk, and dq falls to
 //@ if is_ring then
@@ -233,6 +237,10 @@ DEV void first_half(const BackwardArgs *a) {
   /* dv takes the place of v. */
   cp_async_wait(0);
   named_sync(${ALL}, ${threads});
+//@ if p_fp16 then
+#pragma unroll
+  for (int i = 0; i < ${dv.numbers}; i++) dv[i] *= ${p_unscale};
+//@ end
   lay_dv(smem + ${at.v}, dv);
   named_sync(${HALF}, ${half});
   const Place y = place_of(block_index_again(), a);
@@ -316,7 +324,7 @@ DEV void second_half(const BackwardArgs *a) {
   /* dk takes the place of k. */
   named_sync(${HALF + 1}, ${half});
 #pragma unroll
-  for (int i = 0; i < ${dk.numbers}; i++) dk[i] *= a->softmax_scale;
+  for (int i = 0; i < ${dk.numbers}; i++) dk[i] *= a->softmax_scale${unscaled};
   lay_dk(smem + ${at.k}, dk);
   named_sync(${HALF + 1}, ${half});
   const Place y = place_of(block_index_again(), a);

@@ -176,8 +176,8 @@ DEV void hide(float *x, int part, float with, int first_key, int block, const Ba
 }
 
 //@ local p_at = along(p_rows, "lane", ("%d * (%d * part + j)"):format(2 * s.cols, s.col_tiles))
-//@ local unpack_p = p_fp16 and "0x1p-12f * unpack_fp16" or unpack
-/* x *= p */
+//@ local unpack_p = p_fp16 and "unpack_fp16" or unpack
+/* x *= p${p_fp16 and ", which came " .. p_scale .. " times as large" or ""} */
 DEV void times_p(float *x, u32 lane, int part) {
 #pragma unroll
   for (int t = 0; t < ${s.row_tiles}; t++) {
@@ -207,14 +207,13 @@ DEV void times_p(float *x, u32 lane, int part) {
 //@ for _, f in ipairs(lays) do
 //@ local name, split, rows = f[1], f[2], f[3]
 //@ if name ~= "p" or p_fp16 then
-//@ local packed = name == "p" and "pack_fp16(0x1p12f * y[2 * i], 0x1p12f * y[2 * i + 1])"
-//@                or pack .. "(y[2 * i], y[2 * i + 1])"
+//@ local packed = (name == "p" and "pack_fp16" or pack) .. "(y[2 * i], y[2 * i + 1])"
 //@ local j = split.parts and ("(%d * part + j)"):format(split.col_tiles) or "j"
 //@ local below = 16 * split.rows * rows.pitch
 //@ local chunks = 2 * split.cols .. " * " .. j .. (is_hopper and "" or " + i / 2")
 //@ local to = along(rows, "lane_to", chunks)
 //@ if name == "p" then
-/* Lays the warp's part of 2^12 p, rounded to fp16, into shared memory. */
+/* Lays the warp's part of p, rounded to fp16, into shared memory. */
 DEV void lay_p(u32 lane_to, const float *x, int part) {
 //@ elseif name == "s" then
 /* Lays the warp's part of p or ds, rounded to ${dtype}, into shared memory. */

@@ -12,7 +12,7 @@ KERNEL void kiln_convert(PARAM BackwardArgs a) {
     float x[${dq.numbers}];
     get_dq(x, (const float *)item(0, &a) + block * ${acc_numbers}, part);
 #pragma unroll
-    for (int i = 0; i < ${dq.numbers}; i++) x[i] *= a.softmax_scale;
+    for (int i = 0; i < ${dq.numbers}; i++) x[i] *= a.softmax_scale${unscaled};
     lay_dq(smem, x, part);
   }
   sync_threads();

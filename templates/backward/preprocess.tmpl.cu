@@ -18,6 +18,9 @@ DEV float dot_8(const u32 *x, const u32 *y) {
 //@ local past = head_dim_v // 8 % 8 ~= 0 and "8 * c + part >= " .. head_dim_v // 8
 /* Of a block of query rows: -lse log2(e), then -delta, in fp32. Rows past the end, and those that
  * see no key, get -inf: all of their exponentials are 0.
+//@ if p_fp16 then
+ * The others get ${p_exponent} more, which makes p ${p_scale} times as large.
+//@ end
 //@ if deterministic then
  * Clears the block's dq and its turn.
 //@ else
@@ -75,7 +78,12 @@ KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
 #pragma unroll
       for (int lanes = 1; lanes < 8; lanes *= 2) delta += shfl_xor_f32(delta, lanes);
       if (part != 0${is_ragged and " || row >= " .. block_m or ""}) continue;
-      stg_f32(rows + row, shift[i] == NEG_INFINITY ? shift[i] : -1.44269504f * shift[i]);
+//@ if p_fp16 then
+      if (shift[i] != NEG_INFINITY) shift[i] = fmaf(-1.44269504f, shift[i], ${p_exponent}.0f);
+//@ else
+      if (shift[i] != NEG_INFINITY) shift[i] *= -1.44269504f;
+//@ end
+      stg_f32(rows + row, shift[i]);
       stg_f32(rows + ${block_m} + row, -delta);
     }
   }

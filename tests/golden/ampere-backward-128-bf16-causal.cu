@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90 --pass backward --dtype bf16 --head-dim 128 --causal --block-m 64 --block-n 128 --num-stages 2 --num-warps 8 --plain
-// source id b6bf0a0db01c9a3415f348d455e4377e8321862b00ff799165b9969af92ed564
+// source id 0c98846e945428f0a6455654fed177e8a5fe85921c63ad12922326051a5e481a
 // family ampere_backward
 // spec arch=sm_90 pass=backward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=64 block_n=128 num_stages=2 num_warps=8
@@ -168,6 +168,8 @@ typedef struct {
  *
  * With p = exp(scale s - lse), dp = dout v^T and delta = rowsum(dout o):
  *   ds = p (dp - delta), dv = p^T dout, dk = scale ds^T q, dq = scale ds k
+ * p is 2^12 times as large, and so are ds and the sums, until these are rounded: thus small p
+ * keep their bits in fp16.
  *
  * The first half of the warps computes p and dv, the second one ds and dk, and dq falls to
  * the second half.
@@ -410,7 +412,7 @@ DEV void hide(float *x, int part, float with, int first_key, int block, const Ba
   }
 }
 
-/* x *= p */
+/* x *= p, which came 2^12 times as large */
 DEV void times_p(float *x, u32 lane, int part) {
 #pragma unroll
   for (int t = 0; t < 2; t++) {
@@ -421,8 +423,8 @@ DEV void times_p(float *x, u32 lane, int part) {
       ldmatrix_x4(r, ((lane) ^ (16 * (4 * (2 * part + j)) & 112)) + (16 * (4 * (2 * part + j)) - (16 * (4 * (2 * part + j)) & 112)) + 8192 * t);
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        y[2 * i] *= 0x1p-12f * unpack_fp16(r[i]);
-        y[2 * i + 1] *= 0x1p-12f * unpack_fp16(r[i] >> 16);
+        y[2 * i] *= unpack_fp16(r[i]);
+        y[2 * i + 1] *= unpack_fp16(r[i] >> 16);
       }
     }
   }
@@ -445,7 +447,7 @@ DEV void lay_s(u32 lane_to, const float *x, int part) {
     }
   }
 }
-/* Lays the warp's part of 2^12 p, rounded to fp16, into shared memory. */
+/* Lays the warp's part of p, rounded to fp16, into shared memory. */
 DEV void lay_p(u32 lane_to, const float *x, int part) {
 #pragma unroll
   for (int t = 0; t < 2; t++) {
@@ -454,7 +456,7 @@ DEV void lay_p(u32 lane_to, const float *x, int part) {
       const float *y = x + 8 * (t * 2 + j);
       u32 r[4];
 #pragma unroll
-      for (int i = 0; i < 4; i++) r[i] = pack_fp16(0x1p12f * y[2 * i], 0x1p12f * y[2 * i + 1]);
+      for (int i = 0; i < 4; i++) r[i] = pack_fp16(y[2 * i], y[2 * i + 1]);
       stmatrix_x4(((lane_to) ^ (16 * (4 * (2 * part + j)) & 112)) + (16 * (4 * (2 * part + j)) - (16 * (4 * (2 * part + j)) & 112)) + 8192 * t, r);
     }
   }
@@ -681,6 +683,7 @@ DEV float dot_8(const u32 *x, const u32 *y) {
 
 /* Of a block of query rows: -lse log2(e), then -delta, in fp32. Rows past the end, and those that
  * see no key, get -inf: all of their exponentials are 0.
+ * The others get 12 more, which makes p 2^12 times as large.
  * Clears the block's dq.
  * The loads of 64 rows are started before the first is used. */
 KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
@@ -731,7 +734,8 @@ KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
 #pragma unroll
       for (int lanes = 1; lanes < 8; lanes *= 2) delta += shfl_xor_f32(delta, lanes);
       if (part != 0) continue;
-      stg_f32(rows + row, shift[i] == NEG_INFINITY ? shift[i] : -1.44269504f * shift[i]);
+      if (shift[i] != NEG_INFINITY) shift[i] = fmaf(-1.44269504f, shift[i], 12.0f);
+      stg_f32(rows + row, shift[i]);
       stg_f32(rows + 64 + row, -delta);
     }
   }
@@ -873,6 +877,8 @@ DEV void first_half(const BackwardArgs *a) {
   /* dv takes the place of v. */
   cp_async_wait(0);
   named_sync(1, 256);
+#pragma unroll
+  for (int i = 0; i < 128; i++) dv[i] *= 0x1p-12f;
   lay_dv(smem + 32768, dv);
   named_sync(2, 128);
   const Place y = place_of(block_index_again(), a);
@@ -939,7 +945,7 @@ DEV void second_half(const BackwardArgs *a) {
   /* dk takes the place of k. */
   named_sync(3, 128);
 #pragma unroll
-  for (int i = 0; i < 128; i++) dk[i] *= a->softmax_scale;
+  for (int i = 0; i < 128; i++) dk[i] *= a->softmax_scale * 0x1p-12f;
   lay_dk(smem + 0, dk);
   named_sync(3, 128);
   const Place y = place_of(block_index_again(), a);
@@ -971,7 +977,7 @@ KERNEL void kiln_convert(PARAM BackwardArgs a) {
     float x[32];
     get_dq(x, (const float *)item(0, &a) + block * 8192, part);
 #pragma unroll
-    for (int i = 0; i < 32; i++) x[i] *= a.softmax_scale;
+    for (int i = 0; i < 32; i++) x[i] *= a.softmax_scale * 0x1p-12f;
     lay_dq(smem, x, part);
   }
   sync_threads();

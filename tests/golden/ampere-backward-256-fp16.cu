@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_86 --pass backward --dtype fp16 --head-dim 256 --deterministic --block-m 16 --block-n 64 --num-stages 1 --num-warps 8 --plain
-// source id 8a9864bfbf78e4cfa4253c11b3c1eef849aef15426531f2f8cbdfee97efe078c
+// source id 46e8441973cd8452970ab7c075e4c4f06d1d3b253ce645ee365dabad3601526d
 // family ampere_backward
 // spec arch=sm_86 pass=backward algorithm=flash dtype=fp16 head_dim=256 head_dim_v=256 mask=none deterministic=1
 // tile block_m=16 block_n=64 num_stages=1 num_warps=8
@@ -720,7 +720,8 @@ KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
 #pragma unroll
       for (int lanes = 1; lanes < 8; lanes *= 2) delta += shfl_xor_f32(delta, lanes);
       if (part != 0 || row >= 16) continue;
-      stg_f32(rows + row, shift[i] == NEG_INFINITY ? shift[i] : -1.44269504f * shift[i]);
+      if (shift[i] != NEG_INFINITY) shift[i] *= -1.44269504f;
+      stg_f32(rows + row, shift[i]);
       stg_f32(rows + 16 + row, -delta);
     }
   }
