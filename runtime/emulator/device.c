@@ -31,6 +31,7 @@ typedef struct emu_device {
   emu_memory memory;
   emu_options options;
   emu_stack_pool stacks;
+  emu_chunk_pool chunks;
   pthread_mutex_t launching;
 } emu_device;
 
@@ -84,6 +85,7 @@ static kiln_status device_open(const kiln__device_options *options, kiln__text *
     return status;
   }
   kiln__stack_pool_create(&d->stacks);
+  kiln__chunk_pool_create(&d->chunks);
   pthread_mutex_init(&d->launching, NULL);
   *device = d;
   return KILN_OK;
@@ -95,6 +97,7 @@ static void device_close(void *device) {
   kiln__memory_destroy(&d->memory);
   pthread_mutex_destroy(&d->launching);
   kiln__stack_pool_destroy(&d->stacks);
+  kiln__chunk_pool_destroy(&d->chunks);
   free(d);
 }
 
@@ -276,6 +279,7 @@ static kiln_status run_grid(emu_device *d, const kiln__launch *launch, kiln__tex
                      .resident = resident_clusters(&launch->shape),
                      .options = d->options,
                      .stacks = &d->stacks,
+                     .chunks = &d->chunks,
                      .trace = launch->trace};
   emu_allocation *list = kiln__memory_copy(&d->memory, &grid.num_allocations);
   if (!list) return KILN_OUT_OF_MEMORY;

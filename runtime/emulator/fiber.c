@@ -3,9 +3,13 @@
 #include "runtime/emulator/fiber.h"
 
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define PAGE 4096u
+
+/* Stacks that a pool keeps: two mappings each, of which a process has 65,530. */
+#define KEPT_STACKS 12288u
 
 /* Stack tops lie on different cache sets: threads of a block touch the same offsets at once. */
 #define COLOURS      16u
@@ -40,24 +44,41 @@ void kiln__fiber_stacks_destroy(emu_stacks *stacks) {
 }
 
 void kiln__stack_pool_create(emu_stack_pool *pool) {
+  memset(pool, 0, sizeof *pool);
   pthread_mutex_init(&pool->lock, NULL);
-  pool->num_kept = 0;
+}
+
+static emu_stacks remove_kept(emu_stack_pool *pool, size_t i) {
+  const emu_stacks removed = pool->kept[i];
+  pool->num_kept--;
+  pool->num_stacks -= removed.count;
+  memmove(pool->kept + i, pool->kept + i + 1, (pool->num_kept - i) * sizeof *pool->kept);
+  return removed;
 }
 
 void kiln__stack_pool_destroy(emu_stack_pool *pool) {
-  while (pool->num_kept > 0) kiln__fiber_stacks_destroy(&pool->kept[--pool->num_kept]);
+  while (pool->num_kept > 0) {
+    emu_stacks stacks = remove_kept(pool, pool->num_kept - 1);
+    kiln__fiber_stacks_destroy(&stacks);
+  }
   pthread_mutex_destroy(&pool->lock);
+}
+
+/* The smallest set that will do; num_kept = none. */
+static size_t find_kept(const emu_stack_pool *pool, size_t count) {
+  size_t best = pool->num_kept;
+  for (size_t i = 0; i < pool->num_kept; i++)
+    if (pool->kept[i].count >= count &&
+        (best == pool->num_kept || pool->kept[i].count < pool->kept[best].count))
+      best = i;
+  return best;
 }
 
 int kiln__stack_pool_take(emu_stack_pool *pool, size_t count, emu_stacks *stacks) {
   pthread_mutex_lock(&pool->lock);
-  size_t i = 0;
-  while (i < pool->num_kept && pool->kept[i].count < count) i++;
-  const int found = i < pool->num_kept;
-  if (found) {
-    *stacks = pool->kept[i];
-    pool->kept[i] = pool->kept[--pool->num_kept];
-  }
+  const size_t best = find_kept(pool, count);
+  const int found = best < pool->num_kept;
+  if (found) *stacks = remove_kept(pool, best);
   pthread_mutex_unlock(&pool->lock);
   return found ? 0 : kiln__fiber_stacks_create(stacks, count);
 }
@@ -65,10 +86,14 @@ int kiln__stack_pool_take(emu_stack_pool *pool, size_t count, emu_stacks *stacks
 void kiln__stack_pool_give(emu_stack_pool *pool, emu_stacks *stacks) {
   if (!stacks->base) return;
   pthread_mutex_lock(&pool->lock);
-  const int room = pool->num_kept < sizeof pool->kept / sizeof *pool->kept;
-  if (room) pool->kept[pool->num_kept++] = *stacks;
+  while (pool->num_kept == EMU_KEPT_SETS ||
+         (pool->num_kept && pool->num_stacks + stacks->count > KEPT_STACKS)) {
+    emu_stacks oldest = remove_kept(pool, 0);
+    kiln__fiber_stacks_destroy(&oldest);
+  }
+  pool->kept[pool->num_kept++] = *stacks;
+  pool->num_stacks += stacks->count;
   pthread_mutex_unlock(&pool->lock);
-  if (!room) kiln__fiber_stacks_destroy(stacks);
   stacks->base = NULL;
   stacks->count = 0;
 }

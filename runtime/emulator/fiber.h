@@ -16,11 +16,13 @@ typedef struct emu_stacks {
   size_t count;
 } emu_stacks;
 
+#define EMU_KEPT_SETS 128
+
 /* Stacks that launches have left behind: mapping them anew costs more than a short launch. */
 typedef struct emu_stack_pool {
   pthread_mutex_t lock;
-  emu_stacks kept[8];
-  size_t num_kept;
+  emu_stacks kept[EMU_KEPT_SETS]; /* the oldest first */
+  size_t num_kept, num_stacks;
 } emu_stack_pool;
 
 int kiln__fiber_supported(void); /* 0 on a machine other than x86-64 */

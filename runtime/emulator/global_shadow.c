@@ -21,9 +21,10 @@ typedef struct emu_page {
 
 /* ---- life ---- */
 
-int kiln__global_shadow_create(emu_global_shadow *shadow, const emu_allocation *memory,
-                               size_t count) {
+int kiln__global_shadow_create(emu_global_shadow *shadow, emu_chunk_pool *chunks,
+                               const emu_allocation *memory, size_t count) {
   memset(shadow, 0, sizeof *shadow);
+  shadow->arena.pool = chunks;
   shadow->memory = memory;
   shadow->num_allocations = count;
   shadow->pages = kiln__arena_take(&shadow->arena, (count + 1) * sizeof *shadow->pages);

@@ -54,7 +54,8 @@ typedef struct emu_global_shadow {
   emu_arena arena;
 } emu_global_shadow;
 
-int kiln__global_shadow_create(emu_global_shadow *shadow, const emu_allocation *memory,
+int kiln__global_shadow_create(emu_global_shadow *shadow, emu_chunk_pool *chunks,
+                               const emu_allocation *memory,
                                size_t count); /* 0, or -1 without memory */
 void kiln__global_shadow_free(emu_global_shadow *shadow);
 

@@ -31,6 +31,7 @@ static int machine_create(emu_machine *machine, const emu_launch *launch,
                           emu_global_shadow *shadow) {
   memset(machine, 0, sizeof *machine);
   machine->launch = launch;
+  machine->arena.pool = launch->chunks;
   machine->global = shadow;
   machine->schedule = launch->trace ? EMU_TIMED : launch->options.schedule;
   machine->starve = launch->options.starve;
@@ -68,7 +69,7 @@ static void run_clusters(work *w, emu_machine *machine) {
 
 /* Where blocks talk: all clusters, those that are resident together in turns. */
 static void run_together(work *w, emu_machine *machines, u32 count) {
-  emu_world world = {.machines = machines, .num_machines = count};
+  emu_world world = {.machines = machines, .num_machines = count, .arena.pool = w->launch->chunks};
   const int failed = kiln__world_run(&world, atomic_load(&w->next), atomic_load(&w->limit));
   if (failed >= 0) fail(w, machines[failed].cluster, machines[failed].message);
   kiln__world_free(&world);
@@ -99,8 +100,8 @@ static void *worker(void *argument) {
   const u32 count = machines_of_thread(w);
   emu_machine *machines = calloc(count, sizeof *machines);
   emu_crash_stack stack;
-  if (!machines ||
-      kiln__global_shadow_create(shadow, w->launch->memory, w->launch->num_allocations) != 0) {
+  if (!machines || kiln__global_shadow_create(shadow, w->launch->chunks, w->launch->memory,
+                                              w->launch->num_allocations) != 0) {
     fail(w, 0, no_memory);
   } else if (kiln__crash_begin(&stack) == 0) {
     run_machines(w, machines, count, shadow);

@@ -24,6 +24,7 @@ struct emu_launch {
   emu_options options;
   const kiln__trace *trace; /* NULL, or: the cluster of this block alone, under EMU_TIMED */
   emu_stack_pool *stacks;
+  emu_chunk_pool *chunks;
   const emu_allocation *memory; /* device memory while the launch runs */
   size_t num_allocations;
 };

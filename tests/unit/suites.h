@@ -49,6 +49,7 @@
   X(emulator_hopper)        \
   X(emulator_lanes)         \
   X(emulator_copies)        \
+  X(emulator_memory)        \
   X(emulator_products)      \
   X(emulator_faults)        \
   X(emulator_blocks)        \
