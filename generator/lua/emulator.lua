@@ -6,6 +6,7 @@
 -- the whole wrapper list in its order, whatever the kernel uses. runtime/emulator/api.h holds the
 -- same list for the host; tests/lua/test_emulator.lua compares the two.
 -- Called by render.lua; api_list also by that test.
+local wrapper_set = require("wrapper_set")
 local wrappers = require("wrappers")
 
 local emulator = {}
@@ -139,18 +140,9 @@ local function instruction(row)
     table.concat(arguments, ", "))
 end
 
--- Whether blocks talk to each other through global memory, so that they must not run in parallel.
-local function talks(rows)
-  for _, row in ipairs(rows) do
-    if row.talks then return 1 end
-  end
-  return 0
-end
-
 -- rows: the wrappers in use, each after those it needs (wrapper_set.lua).
 function emulator.prelude(rows)
-  local out = { types, math, conversions, struct(), "static const kiln_emu_api *kiln_emu;\n",
-                ("enum { emu_talks = %d };\n"):format(talks(rows)) }
+  local out = { types, math, conversions, struct(), "static const kiln_emu_api *kiln_emu;\n" }
   for _, row in ipairs(rows) do out[#out + 1] = row.emu and scalar(row) or instruction(row) end
   return table.concat(out) .. "\n"
 end
@@ -180,7 +172,37 @@ local function thunk(name, parameters)
       #sizes > 0 and table.concat(sizes, ", ") or "0")
 end
 
-local row_text = '  {"%s", kiln_emu_run_%s, %d, kiln_emu_sizes_%s, emu_talks},\n'
+-- The identifiers of each function of the text, by the function's name, and those of the rest.
+local function functions_of(kernel_text)
+  local found = {}
+  local rest = wrapper_set.code(kernel_text):gsub("([%a_][%w_]*)%s*%b()%s*(%b{})",
+    function(name, body)
+      found[name] = wrapper_set.identifiers(body)
+      return " "
+    end)
+  return found, wrapper_set.identifiers(rest)
+end
+
+-- Whether blocks of an entry talk to each other through global memory, so that they must not run
+-- in parallel: whether what it calls, directly or not, names a wrapper that does. One that is named
+-- outside of functions, in a macro say, is anyone's.
+local function talks(entry, functions, rest, rows)
+  local reached, to_read = {}, { functions[entry] or {}, rest }
+  while #to_read > 0 do
+    for name in pairs(table.remove(to_read)) do
+      if not reached[name] then
+        reached[name] = true
+        to_read[#to_read + 1] = functions[name]
+      end
+    end
+  end
+  for _, row in ipairs(rows) do
+    if row.talks and reached[row.name] then return 1 end
+  end
+  return 0
+end
+
+local row_text = '  {"%s", kiln_emu_run_%s, %d, kiln_emu_sizes_%s, %d},\n'
 
 local tail = [[
 EMU_EXPORT const unsigned long kiln_emu_api_size = sizeof(kiln_emu_api);
@@ -188,17 +210,19 @@ EMU_EXPORT void kiln_emu_init(const kiln_emu_api *api);
 void kiln_emu_init(const kiln_emu_api *api) { kiln_emu = api; }
 ]]
 
--- entries: of the launch record. kernel_text: rendered.
-function emulator.postlude(entries, kernel_text)
-  local out, rows = { '\n#line 1 "/kiln/emulator"\n' }, {}
+-- entries: of the launch record. kernel_text: rendered. rows: as above.
+function emulator.postlude(entries, kernel_text, rows)
+  local out, table_rows = { '\n#line 1 "/kiln/emulator"\n' }, {}
+  local functions, rest = functions_of(kernel_text)
   for i, entry in ipairs(entries) do
     local parameters = parameter_types(entry.name, kernel_text)
     out[#out + 1] = thunk(entry.name, parameters)
-    rows[i] = row_text:format(entry.name, entry.name, #parameters, entry.name)
+    table_rows[i] = row_text:format(entry.name, entry.name, #parameters, entry.name,
+      talks(entry.name, functions, rest, rows))
   end
   out[#out + 1] = "typedef struct {\n  const char *name;\n  void (*run)(void **params);\n"
     .. "  int num_params;\n  const unsigned long *sizes;\n  int talks;\n} kiln_emu_entry;\n"
-    .. "EMU_EXPORT const kiln_emu_entry kiln_emu_entries[] = {\n" .. table.concat(rows)
+    .. "EMU_EXPORT const kiln_emu_entry kiln_emu_entries[] = {\n" .. table.concat(table_rows)
     .. "  {0, 0, 0, 0, 0}};\n"
   out[#out + 1] = tail
   return table.concat(out)

@@ -222,7 +222,7 @@ local function around(kernel_text, entries, options)
     local emulator = require("emulator")
     local rows = wrapper_set.select(wrappers, kernel_text, "emu")
     return emulator.prelude(rows, entries) .. kernel_text
-      .. emulator.postlude(entries, kernel_text)
+      .. emulator.postlude(entries, kernel_text, rows)
   end
   local rows, words = wrapper_set.select(wrappers, kernel_text, "cuda")
   return cuda_prelude.prelude(rows, entries, words) .. kernel_text

@@ -18,12 +18,16 @@ local function blank(text, opening, pattern)
   return table.concat(parts, " ")
 end
 
+-- C text without its comments and strings.
+function wrapper_set.code(text)
+  text = blank(text, '"', '^"[^"\n]*"')
+  return blank(blank(text, "/*", "^/%*.-%*/"), "//", "^//[^\n]*")
+end
+
 -- Identifiers of C text, those in comments and strings left out.
 function wrapper_set.identifiers(text)
   local found = {}
-  text = blank(text, '"', '^"[^"\n]*"')
-  text = blank(blank(text, "/*", "^/%*.-%*/"), "//", "^//[^\n]*")
-  for word in text:gmatch("[%w_]+") do
+  for word in wrapper_set.code(text):gmatch("[%w_]+") do
     if not found[word] and not word:find("^%d") then found[word] = true end
   end
   return found

@@ -54,7 +54,7 @@ local function compose(case)
   case.entry, case.text = "conformance", text
   case.cuda = cuda_prelude.prelude(rows, entries, words) .. text
   case.emulated = emulator.prelude(wrapper_set.select(wrappers, text, "emu"), entries) .. text
-    .. emulator.postlude(entries, text)
+    .. emulator.postlude(entries, text, rows)
 end
 
 -- ---- the manifest ----

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_80 --dtype bf16 --head-dim 64 --causal --block-m 128 --block-n 64 --num-stages 2 --num-warps 4
-// source id 1144c775f4fb7fd7e75540e84e0d67a6ed1ef6b710dd5c8479656df010e4f038
+// source id 66df93cd13a9f0db1eb19e0da31022ce7eedd225b07878ed44618757ddaf3778
 // family ampere, for the emulator
 // spec arch=sm_80 pass=forward algorithm=flash dtype=bf16 head_dim=64 head_dim_v=64 mask=causal
 // tile block_m=128 block_n=64 num_stages=2 num_warps=4
@@ -165,7 +165,6 @@ typedef struct {
   void (*touch)(const void *registers, int count, const char *site);
 } kiln_emu_api;
 static const kiln_emu_api *kiln_emu;
-enum { emu_talks = 0 };
 #define thread_index() kiln_emu->thread_index(SITE("thread_index()"))
 #define block_index() kiln_emu->block_index(SITE("block_index()"))
 #define block_index_again() kiln_emu->block_index_again(SITE("block_index_again()"))
@@ -868,7 +867,7 @@ typedef struct {
   int talks;
 } kiln_emu_entry;
 EMU_EXPORT const kiln_emu_entry kiln_emu_entries[] = {
-  {"kiln_forward", kiln_emu_run_kiln_forward, 1, kiln_emu_sizes_kiln_forward, emu_talks},
+  {"kiln_forward", kiln_emu_run_kiln_forward, 1, kiln_emu_sizes_kiln_forward, 0},
   {0, 0, 0, 0, 0}};
 EMU_EXPORT const unsigned long kiln_emu_api_size = sizeof(kiln_emu_api);
 EMU_EXPORT void kiln_emu_init(const kiln_emu_api *api);

@@ -54,14 +54,33 @@ function tests.a_shape_becomes_arguments_of_one_member()
   check.holds(prelude, "kiln_emu->touch(r, 32, ")
 end
 
-function tests.blocks_that_talk_are_marked()
-  check.holds(emulator.prelude(rows("atomic_add_u64(p, 1);")), "emu_talks = 1")
-  check.holds(emulator.prelude(rows("sync_threads();")), "emu_talks = 0")
+-- "1 0": for each entry of the text in turn whether its blocks talk.
+local function who_talks(text)
+  local entries, marks = {}, {}
+  for name in text:gmatch("KERNEL void (%w+)") do entries[#entries + 1] = { name = name } end
+  local postlude = emulator.postlude(entries, text, rows(text))
+  for mark in postlude:gmatch("kiln_emu_sizes_%w+, (%d)},") do marks[#marks + 1] = mark end
+  return table.concat(marks, " ")
+end
+
+function tests.entries_whose_blocks_talk_are_marked()
+  check.equal(who_talks("KERNEL void f(void) { atomic_add_u64(p, 1); }\n"), "1")
+  check.equal(who_talks("KERNEL void f(void) { sync_threads(); }\n"), "0")
+  check.equal(who_talks("KERNEL void f(void) { if (x) { } /* atomic_add_u64 */ }\n"
+    .. "KERNEL void g(void) { red_add_f32(p, x); }\n"), "0 1")
+end
+
+function tests.an_entry_talks_through_what_it_calls()
+  check.equal(who_talks("DEV void a(u32 *p) { if (p) { red_add_f32(p, x); } }\n"
+    .. "DEV void b(u32 *p) { a(p); }\nDEV void c(u32 *p) { c(p); }\n"
+    .. "KERNEL void f(void) { b(p); }\nKERNEL void g(void) { c(p); }\n"), "1 0")
+  check.equal(who_talks("#define ADD(p) red_add_f32(p, 1.f)\nDEV void c(u32 *p) { }\n"
+    .. "KERNEL void f(void) { c(p); }\nKERNEL void g(void) { ADD(p); }\n"), "1 1")
 end
 
 function tests.an_entry_takes_its_parameters_by_address()
   local text = "KERNEL void f(PARAM TensorMap map_q,\n              PARAM ForwardArgs args) {}\n"
-  local postlude = emulator.postlude({ { name = "f" } }, text)
+  local postlude = emulator.postlude({ { name = "f" } }, text, {})
   check.holds(postlude, "TensorMap p1;")
   check.holds(postlude, "f(p1, p2);")
   check.holds(postlude, "{sizeof(TensorMap), sizeof(ForwardArgs)}")
@@ -69,7 +88,7 @@ end
 
 function tests.an_entry_that_is_missing_is_named()
   check.raises("the template has no entry KERNEL void g(...)", emulator.postlude,
-    { { name = "g" } }, "KERNEL void f(PARAM A a) {}")
+    { { name = "g" } }, "KERNEL void f(PARAM A a) {}", {})
 end
 
 return tests

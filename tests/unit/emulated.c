@@ -16,7 +16,7 @@ static const char script[] =
     "local text, entries = select(2, ...), { { name = 'test_kernel' } }\n"
     "local rows = set.select(require('wrappers'), text, 'emu')\n"
     "return emulator.prelude(rows, entries) .. '\\n#line 1 \"/kiln/test\"\\n' .. text\n"
-    "  .. emulator.postlude(entries, text)\n";
+    "  .. emulator.postlude(entries, text, rows)\n";
 
 static char *render(const char *kernel_text) {
   lua_State *lua = luaL_newstate();
