@@ -24,18 +24,21 @@ static void shuffle_by(emu_warp *warp, int sign) {
 static void shuffle_up(emu_warp *warp) { shuffle_by(warp, -1); }
 static void shuffle_down(emu_warp *warp) { shuffle_by(warp, 1); }
 
-float kiln__emu_shfl_f32(float x, int lane, const char *site) {
-  emu_offer offer = {.argument = (u32)lane};
-  float y;
-  memcpy(&offer.value, &x, sizeof x);
-  const emu_offer *taken = kiln__warp_meet(kiln__emu_enter(site), offer, shuffle_index, site);
-  memcpy(&y, &taken->result, sizeof y);
-  return y;
+static int shuffle(int x, int lanes, emu_action *action, const char *site) {
+  emu_thread *thread = kiln__emu_enter(site);
+  emu_offer *offer = kiln__warp_offer(thread);
+  offer->value = (u32)x;
+  offer->argument = (u32)lanes;
+  return (int)kiln__warp_meet(thread, action, site)->result;
 }
 
-static int shuffle(int x, int lanes, emu_action *action, const char *site) {
-  const emu_offer offer = {.value = (u32)x, .argument = (u32)lanes};
-  return (int)kiln__warp_meet(kiln__emu_enter(site), offer, action, site)->result;
+float kiln__emu_shfl_f32(float x, int lane, const char *site) {
+  u32 bits;
+  float y;
+  memcpy(&bits, &x, sizeof x);
+  bits = (u32)shuffle((int)bits, lane, shuffle_index, site);
+  memcpy(&y, &bits, sizeof y);
+  return y;
 }
 
 int kiln__emu_shfl_up_i32(int x, int lanes, const char *site) {

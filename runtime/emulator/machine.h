@@ -167,7 +167,6 @@ typedef void emu_action(emu_warp *warp);
 /* What a lane brings to a warp's instruction, and what it takes away. */
 typedef struct emu_offer {
   u32 value, argument, result;
-  u32 words[4];
   void *out;
   const void *in[2];
 } emu_offer;
@@ -321,6 +320,7 @@ u32 kiln__scheduler_random(emu_machine *machine);
 void kiln__scheduler_yield(emu_thread *thread);
 /* Blocks the current thread until kiln__scheduler_wake. */
 void kiln__scheduler_block(emu_thread *thread, emu_wait wait);
+void kiln__scheduler_sleep(emu_thread *thread); /* the same, thread->wait is set */
 void kiln__scheduler_wake(emu_thread *thread);
 /* Gives way to other warps and to what they wait for: between reads of a flag. */
 void kiln__scheduler_poll(emu_thread *thread);

@@ -61,6 +61,11 @@ static void multiply(emu_warp *warp) {
 }
 
 void kiln__emu_mma_m16n8k16(int dtype, float *d, const u32 *a, const u32 *b, const char *site) {
-  const emu_offer offer = {.argument = (u32)dtype, .out = d, .in = {a, b}};
-  kiln__warp_meet(kiln__emu_enter(site), offer, multiply, site);
+  emu_thread *thread = kiln__emu_enter(site);
+  emu_offer *offer = kiln__warp_offer(thread);
+  offer->argument = (u32)dtype;
+  offer->out = d;
+  offer->in[0] = a;
+  offer->in[1] = b;
+  kiln__warp_meet(thread, multiply, site);
 }

@@ -82,9 +82,13 @@ static emu_thread *next_lane(const emu_thread *thread, const emu_warp *warp) {
 }
 
 void kiln__scheduler_block(emu_thread *thread, emu_wait wait) {
+  thread->wait = wait;
+  kiln__scheduler_sleep(thread);
+}
+
+void kiln__scheduler_sleep(emu_thread *thread) {
   emu_warp *warp = &thread->block->warps[thread->warp];
   thread->machine->polls = 0;
-  thread->wait = wait;
   thread->state = EMU_BLOCKED;
   warp->runnable &= ~(1u << thread->lane);
   emu_thread *next = next_lane(thread, warp);

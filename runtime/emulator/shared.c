@@ -167,7 +167,7 @@ static void store_rows(emu_warp *warp) {
     kiln__shadow_write(&warp->threads[i], at, 16, warp->site);
     for (u32 q = 0; q < 4; q++)
       memcpy(warp->threads[0].block->shared + at + 4 * q,
-             &warp->offers[4 * (i % 8) + q].words[i / 8], 4);
+             (const u32 *)warp->offers[4 * (i % 8) + q].in[0] + i / 8, 4);
   }
 }
 
@@ -177,34 +177,36 @@ static void store_columns(emu_warp *warp) {
     const u32 at = warp->offers[i].value, row = i % 8;
     kiln__shadow_write(&warp->threads[i], at, 16, warp->site);
     for (u32 c = 0; c < 8; c++) {
-      const u16 x = (u16)(warp->offers[4 * c + row / 2].words[i / 8] >> 16 * (row % 2));
+      const u32 *pairs = warp->offers[4 * c + row / 2].in[0];
+      const u16 x = (u16)(pairs[i / 8] >> 16 * (row % 2));
       memcpy(warp->threads[0].block->shared + at + 2 * c, &x, sizeof x);
     }
   }
 }
 
-static emu_thread *enter_matrix(u32 at, const char *site) {
+/* A load puts its registers to `out`, a store takes them from `in`. */
+static void meet_matrix(u32 at, void *out, const u32 *in, emu_action *action, const char *site) {
   emu_thread *thread = kiln__emu_enter(site);
   kiln__shared_check(thread->block, at, 16, 16, site);
-  return thread;
+  emu_offer *offer = kiln__warp_offer(thread);
+  offer->value = at;
+  offer->out = out;
+  offer->in[0] = in;
+  kiln__warp_meet(thread, action, site);
 }
 
 void kiln__emu_ldmatrix_x4(u32 *r, u32 at, const char *site) {
-  const emu_offer offer = {.value = at, .out = r};
-  kiln__warp_meet(enter_matrix(at, site), offer, load_rows, site);
+  meet_matrix(at, r, NULL, load_rows, site);
 }
 
 void kiln__emu_ldmatrix_x4_trans(u32 *r, u32 at, const char *site) {
-  const emu_offer offer = {.value = at, .out = r};
-  kiln__warp_meet(enter_matrix(at, site), offer, load_columns, site);
+  meet_matrix(at, r, NULL, load_columns, site);
 }
 
 void kiln__emu_stmatrix_x4(u32 at, const u32 *r, const char *site) {
-  const emu_offer offer = {.value = at, .words = {r[0], r[1], r[2], r[3]}};
-  kiln__warp_meet(enter_matrix(at, site), offer, store_rows, site);
+  meet_matrix(at, NULL, r, store_rows, site);
 }
 
 void kiln__emu_stmatrix_x4_trans(u32 at, const u32 *r, const char *site) {
-  const emu_offer offer = {.value = at, .words = {r[0], r[1], r[2], r[3]}};
-  kiln__warp_meet(enter_matrix(at, site), offer, store_columns, site);
+  meet_matrix(at, NULL, r, store_columns, site);
 }

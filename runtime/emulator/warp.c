@@ -10,16 +10,17 @@ static void wake_lanes(emu_warp *warp) {
     if (warp->threads[i].wait.kind == EMU_WAIT_WARP) kiln__scheduler_wake(&warp->threads[i]);
 }
 
-emu_offer *kiln__warp_meet(emu_thread *thread, emu_offer offer, emu_action *action,
-                           const char *site) {
+const emu_offer *kiln__warp_meet(emu_thread *thread, emu_action *action, const char *site) {
   emu_warp *warp = &thread->block->warps[thread->warp];
   if (warp->arrived && warp->action != action)
     kiln__emu_fault("%s meets %s of another lane of the warp", site, warp->site);
   warp->action = action;
   warp->site = site;
-  warp->offers[thread->lane] = offer;
   if (++warp->arrived < EMU_WARP) {
-    kiln__scheduler_block(thread, (emu_wait){EMU_WAIT_WARP, warp, 0, 0, site});
+    thread->wait.kind = EMU_WAIT_WARP;
+    thread->wait.object = warp;
+    thread->wait.site = site;
+    kiln__scheduler_sleep(thread);
   } else {
     if (thread->machine->trace) kiln__trace_meet(warp);
     action(warp);
@@ -66,29 +67,30 @@ static void reduce_max(emu_warp *warp) {
   for (u32 i = 0; i < EMU_WARP; i++) warp->offers[i].result = (u32)max;
 }
 
+static u32 meet(u32 value, u32 argument, emu_action *action, const char *site) {
+  emu_thread *thread = kiln__emu_enter(site);
+  emu_offer *offer = kiln__warp_offer(thread);
+  offer->value = value;
+  offer->argument = argument;
+  return kiln__warp_meet(thread, action, site)->result;
+}
+
 int kiln__emu_shfl_i32(int x, int lane, const char *site) {
-  const emu_offer offer = {.value = (u32)x, .argument = (u32)lane};
-  return (int)kiln__warp_meet(kiln__emu_enter(site), offer, shuffle_index, site)->result;
+  return (int)meet((u32)x, (u32)lane, shuffle_index, site);
 }
 
 u32 kiln__emu_shfl_xor_u32(u32 x, int lanes, const char *site) {
-  const emu_offer offer = {.value = x, .argument = (u32)lanes};
-  return kiln__warp_meet(kiln__emu_enter(site), offer, shuffle_xor, site)->result;
+  return meet(x, (u32)lanes, shuffle_xor, site);
 }
 
 float kiln__emu_shfl_xor_f32(float x, int lanes, const char *site) {
-  const emu_offer offer = {.value = float_bits(x), .argument = (u32)lanes};
-  return bits_float(kiln__warp_meet(kiln__emu_enter(site), offer, shuffle_xor, site)->result);
+  return bits_float(meet(float_bits(x), (u32)lanes, shuffle_xor, site));
 }
 
-int kiln__emu_any_sync(int x, const char *site) {
-  const emu_offer offer = {.value = (u32)x};
-  return (int)kiln__warp_meet(kiln__emu_enter(site), offer, vote_any, site)->result;
-}
+int kiln__emu_any_sync(int x, const char *site) { return (int)meet((u32)x, 0, vote_any, site); }
 
 int kiln__emu_redux_max_i32(int x, const char *site) {
-  const emu_offer offer = {.value = (u32)x};
-  return (int)kiln__warp_meet(kiln__emu_enter(site), offer, reduce_max, site)->result;
+  return (int)meet((u32)x, 0, reduce_max, site);
 }
 
 /* ---- __syncwarp ---- */
@@ -104,7 +106,7 @@ static void join_lanes(emu_warp *warp) {
 }
 
 void kiln__emu_sync_warp(const char *site) {
-  kiln__warp_meet(kiln__emu_enter(site), (emu_offer){0}, join_lanes, site);
+  kiln__warp_meet(kiln__emu_enter(site), join_lanes, site);
 }
 
 /* ---- who am I ---- */

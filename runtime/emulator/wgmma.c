@@ -123,16 +123,19 @@ static void read_depth(const slice *p, u64 descriptor, u32 mn, float *to) {
 /* a's registers 0 and 1 hold the lower half of the depth, 2 and 3 the upper one. */
 static void load_registers(const slice *p, float *a) {
   const emu_operation *op = p->op;
+  u16 rows[EMU_TILE_ROWS * EMU_TILE_DEPTH];
   for (u32 t = 0; t < EMU_WARPGROUP; t++) {
     for (u32 i = 0; i < 4; i++) {
-      float *row = a + (fragment_row(t) + 8 * (i % 2)) * EMU_TILE_DEPTH;
+      const u32 row = (fragment_row(t) + 8 * (i % 2)) * EMU_TILE_DEPTH;
       const u32 *from = op->registers[t] + i;
       if (op->shape.dtype != EMU_E4M3)
-        kiln__matmul_widen(row + 2 * (t % 4) + 8 * (i / 2), (const u16 *)from, 2, op->shape.dtype);
+        memcpy(rows + row + 2 * (t % 4) + 8 * (i / 2), from, sizeof *from);
       else if (i / 2 == p->half)
-        kiln__matmul_widen_e4m3(row + 4 * (t % 4), (const u8 *)from, 4);
+        kiln__matmul_widen_e4m3(a + row + 4 * (t % 4), (const u8 *)from, 4);
     }
   }
+  if (op->shape.dtype != EMU_E4M3)
+    kiln__matmul_widen(a, rows, EMU_TILE_ROWS * EMU_TILE_DEPTH, op->shape.dtype);
 }
 
 /* a as rows of 16 fp32 */
