@@ -155,7 +155,8 @@ static int32_t shorter(int32_t length, int32_t divisor) {
   return length == 0 ? 0 : length < divisor ? 1 : length / divisor;
 }
 
-/* At most 160 rows, two of batch and eight heads, but for what is small enough as a whole. */
+/* At most 160 rows, two of batch and eight heads, three where none share keys, but for what is
+ * small enough as a whole. */
 kiln__problem kiln__problem_shrink(const kiln__problem *problem) {
   kiln__problem p = *problem;
   if (p.flags & KILN__WHOLE) return p;
@@ -164,6 +165,7 @@ kiln__problem kiln__problem_shrink(const kiln__problem *problem) {
   p.seqlen_q = shorter(p.seqlen_q, divisor);
   p.seqlen_k = shorter(p.seqlen_k, divisor);
   if (p.batch > 2) p.batch = 2;
+  if (p.num_heads == p.num_heads_k && p.num_heads > 3) p.num_heads = p.num_heads_k = 3;
   if (p.num_heads_k > 0 && p.num_heads > 8 && p.num_heads % p.num_heads_k == 0) {
     int32_t ratio = p.num_heads / p.num_heads_k;
     p.num_heads_k = 1;

@@ -1,6 +1,7 @@
 /* Proving kernels right; proof.h states the rule. */
 #include "proof.h"
 
+#include "answer.h"
 #include "out.h"
 #include "reference.h"
 
@@ -19,7 +20,7 @@ enum { CASES = sizeof chosen / sizeof chosen[0], SEED = 7 };
 typedef struct proof_case {
   const char *id, *sentence;
   kiln__inputs inputs;
-  double *o, *lse; /* wanted; packed as kiln__output is; NULL for a backward pass */
+  kiln__answer wanted; /* empty for a backward pass */
 } proof_case;
 
 struct kiln__proof {
@@ -35,54 +36,13 @@ static const kiln__problem *find(const char *id) {
   return NULL;
 }
 
-static double *decode(const kiln__inputs *in, int buffer) {
-  double *values = calloc((size_t)in->lengths[buffer] + 1, sizeof *values);
-  for (int64_t i = 0; values && i < in->lengths[buffer]; i++)
-    values[i] = kiln__decode(in->dtype, in->buffers[buffer][i]);
-  return values;
-}
-
-/* `in` is packed: buffers 0, 1 and 2 are q, k and v. */
-static kiln_status refer(const kiln__inputs *in, proof_case *c) {
-  const int64_t rows = (int64_t)in->q.batch * in->q.rows * in->q.heads;
-  double *q = decode(in, 0), *k = decode(in, 1), *v = decode(in, 2);
-  kiln_status status = KILN_OUT_OF_MEMORY;
-  const kiln__reference reference = {
-      .batch = in->q.batch,
-      .seqlen_q = in->q.rows,
-      .seqlen_k = in->k.rows,
-      .num_heads = in->q.heads,
-      .num_heads_k = in->k.heads,
-      .head_dim = in->q.dim,
-      .head_dim_v = in->v.dim,
-      .softmax_scale = in->softmax_scale < 0 ? 1 / sqrt(in->q.dim) : (double)in->softmax_scale,
-      .causal = in->mask == KILN_MASK_CAUSAL,
-      .q = q,
-      .k = k,
-      .v = v,
-      .q_stride = in->q.stride,
-      .k_stride = in->k.stride,
-      .v_stride = in->v.stride,
-  };
-  c->o = calloc((size_t)(rows * in->v.dim) + 1, sizeof *c->o);
-  c->lse = calloc((size_t)rows + 1, sizeof *c->lse);
-  if (q && k && v && c->o && c->lse) status = kiln__reference_forward(&reference, c->o, c->lse);
-  free(q), free(k), free(v);
-  return status;
-}
-
 static kiln_status create_case(const kiln__problem *problem, const kiln_attn_spec *spec,
                                proof_case *c) {
-  kiln__inputs packed;
   c->id = problem->id;
   c->sentence = problem->sentence;
   kiln_status status = kiln__inputs_create(problem, spec, SEED, &c->inputs);
   if (status != KILN_OK || c->inputs.backward) return status;
-  status = kiln__inputs_pack(&c->inputs, &packed);
-  if (status != KILN_OK) return status;
-  status = refer(&packed, c);
-  kiln__inputs_destroy(&packed);
-  return status;
+  return kiln__answer_create(&c->inputs, &c->wanted);
 }
 
 kiln_status kiln__proof_create(const kiln_attn_spec *spec, bool on_gpu, kiln__proof **proof) {
@@ -107,8 +67,7 @@ void kiln__proof_destroy(kiln__proof *proof) {
   if (!proof) return;
   for (int i = 0; i < proof->count; i++) {
     kiln__inputs_destroy(&proof->cases[i].inputs);
-    free(proof->cases[i].o);
-    free(proof->cases[i].lse);
+    kiln__answer_destroy(&proof->cases[i].wanted);
   }
   free(proof);
 }
@@ -125,11 +84,11 @@ static bool is_near(const proof_case *c, const kiln__output *output, double *err
   *limit = kiln__tolerance_o((kiln__tensor_dtype)in->dtype, in->k.rows);
   if (!found) return false;
   for (int64_t i = 0; i < count; i++) found[i] = kiln__decode(in->dtype, output->o[i]);
-  *error = kiln__error_rel_rms(found, c->o, count);
+  *error = kiln__error_rel_rms(found, c->wanted.o, count);
   free(found);
   if (!(*error <= *limit)) return false;
-  if (kiln__lse_passes(output->lse, c->lse, rows)) return true;
-  *error = kiln__error_lse(output->lse, c->lse, rows);
+  if (kiln__lse_passes(output->lse, c->wanted.lse, rows)) return true;
+  *error = kiln__error_lse(output->lse, c->wanted.lse, rows);
   *limit = kiln__tolerance_lse(0);
   return false;
 }

@@ -3,7 +3,8 @@
  * Invariant: results lie between guard zones and are filled with NaN before every launch, so that
  * an element that was not written and one that was written outside are both seen. Device memory is
  * given back whatever happens. Before a backward pass the forward pass of the same problem runs on
- * the same device, and its o and lse are inputs that must stay as they are.
+ * the same device, or its reference on the host, and its o and lse are inputs that must stay as
+ * they are.
  *
  * Called by run and verify. */
 #ifndef KILN_CLI_TRIAL_H
@@ -22,7 +23,9 @@ typedef struct kiln__trial {
 enum {
   KILN__TRIAL_TWICE = 1, /* launch again and compare the bits; look at the inputs afterwards. The
                             second dq is kept, to be compared with the reference too */
-  KILN__TRIAL_TIME = 2   /* measure time_us */
+  KILN__TRIAL_TIME = 2,  /* measure time_us */
+  KILN__TRIAL_ALONE = 4  /* of a backward pass: o and lse by the reference, so that no other kernel
+                            is compiled and run */
 };
 
 /* A status other than OK is a failure of the machine and not of the kernel; it is printed. */

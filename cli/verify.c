@@ -41,6 +41,8 @@ typedef struct session {
   int64_t seed;
   kiln__selection selection;
   kiln__prepared *plans;
+  unsigned alone; /* KILN__TRIAL_ALONE with --quick on the emulator, where the forward kernel would
+                   * take a third of the time; it is verified on its own */
   kiln__progress progress;
   int64_t passed, failed;
   double worst; /* rel_rms_error over its tolerance, of the kernel at hand */
@@ -156,7 +158,7 @@ static kiln_status judge_twin(session *s, kiln_plan *plan, const kiln__inputs *i
   kiln__trial twin;
   kiln_status status = kiln__inputs_pack(in, &packed);
   if (status != KILN_OK) return kiln__fail(status, "no memory is left for packed tensors");
-  status = kiln__trial_run(s->ctx, plan, &packed, 0, &twin);
+  status = kiln__trial_run(s->ctx, plan, &packed, s->alone, &twin);
   if (status == KILN_OK) {
     if (twin.launch != KILN_OK)
       reject(v, "packed tensors were refused: %.900s", twin.sentence);
@@ -206,7 +208,7 @@ static void try_case(session *s, int64_t index, const kiln__problem *p, verdict 
     reject(v, "no memory is left for the inputs");
     return;
   }
-  status = kiln__trial_run(s->ctx, plan, &in, KILN__TRIAL_TWICE, &trial);
+  status = kiln__trial_run(s->ctx, plan, &in, KILN__TRIAL_TWICE | s->alone, &trial);
   if (status == KILN_OK) {
     s->device_lost = trial.launch == KILN_DRIVER_FAILED && s->device >= 0;
     status = judge(s, plan, &sized, &in, &trial, v);
@@ -386,6 +388,7 @@ static kiln_status run(const kiln__args *args) {
   if (s.selection.left_out > 0)
     kiln__note("combinations left out: %lld, the first because %s", (long long)s.selection.left_out,
                s.selection.reason);
+  if (s.device < 0 && kiln__args_has(args, "--quick")) s.alone = KILN__TRIAL_ALONE;
   if (!kiln__args_has(args, "--case")) verify_refusals(&s);
   status = verify_kernels(&s);
   if (status == KILN_OK) status = summarize(&s);
