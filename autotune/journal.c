@@ -187,6 +187,11 @@ kiln_status kiln__journal_replace(const char *path, char *const *lines, int coun
     errno = ENAMETOOLONG;
     return fail(error, error_size, path, "cannot be written");
   }
+  struct stat info;
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+    errno = S_ISDIR(info.st_mode) ? EISDIR : EINVAL; /* the rename would replace a device */
+    return fail(error, error_size, path, "cannot be written; choose another place");
+  }
   FILE *file = fopen(draft, "we");
   if (!file) return fail(error, error_size, path, "cannot be written; choose another place");
   for (int i = 0; i < count; i++) fprintf(file, "%s\n", lines[i]);

@@ -43,15 +43,20 @@ static int open_draft(const char *path, char **draft) {
   return mkstemp(*draft);
 }
 
-kiln_status kiln__file_check(const char *path, const char *flag) {
+/* The rename would put a file in the place of a device or a FIFO. */
+static kiln_status refuse_special(const char *path, const char *flag) {
   struct stat info;
+  if (stat(path, &info) != 0 || S_ISREG(info.st_mode)) return KILN_OK;
+  return kiln__fail(KILN_IO_FAILED, "%s cannot be written (%s); choose another place with %s", path,
+                    S_ISDIR(info.st_mode) ? strerror(EISDIR) : "Not a regular file", flag);
+}
+
+kiln_status kiln__file_check(const char *path, const char *flag) {
   char *draft = NULL;
-  if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
-    errno = EISDIR;
-    return refuse(path, flag);
-  }
+  kiln_status status = refuse_special(path, flag);
+  if (status != KILN_OK) return status;
   const int fd = open_draft(path, &draft);
-  kiln_status status = fd < 0 ? refuse(path, flag) : KILN_OK;
+  if (fd < 0) status = refuse(path, flag);
   if (fd >= 0) {
     close(fd);
     unlink(draft);
@@ -67,6 +72,8 @@ kiln_status kiln__file_write(const char *path, const void *bytes, size_t length)
 kiln_status kiln__file_write_named(const char *path, const char *flag, const void *bytes,
                                    size_t length) {
   char *draft = NULL;
+  kiln_status status = refuse_special(path, flag);
+  if (status != KILN_OK) return status;
   const int fd = open_draft(path, &draft);
   if (fd < 0) goto fail_open;
   set_mode(fd);

@@ -110,6 +110,12 @@ holds "--plain has none" eval '! grep -q "^#line" "$work/stdout"'
 # shellcheck disable=SC2086
 refuses 18 "$work/no/x.cu cannot be written (No such file or directory); choose another place \
 with -o" generate $spec -o "$work/no/x.cu"
+mkfifo "$work/pipe"
+# shellcheck disable=SC2086
+refuses 18 "$work/pipe cannot be written (Not a regular file); choose another place with -o" \
+  generate $spec -o "$work/pipe"
+holds "a FIFO stays one" [ -p "$work/pipe" ]
+rm "$work/pipe"
 works generate --arch sm_80,sm_90 --head-dim 64,72,80 --dtype fp16,bf16 --list
 holds "--list names 12 kernels" [ "$(sort -u "$work/stdout" | wc -l)" = 12 ]
 works generate --arch sm_80 --head-dim 64,72 --list --json

@@ -110,6 +110,10 @@ holds "one line of each tile, and the choice" [ "$(lines "$own")" = 9 ]
 works records export --device none -o "$work/a"
 works records export --device none
 holds "export prints what it writes" cmp -s "$work/stdout" "$work/a"
+mkfifo "$work/pipe"
+try records merge "$work/a" "$work/here.jsonl" --device none -o "$work/pipe"
+holds "a FIFO is refused: $rc" [ "$rc" = 18 ]
+holds "a FIFO stays one" [ -p "$work/pipe" ]
 works records merge "$work/a" "$work/here.jsonl" --device none -o "$work/b" --json
 holds "without a conflict" grep -q '"conflicts": *\[\]' "$work/stdout"
 works records merge "$work/b" "$work/b" --device none -o "$work/c"
