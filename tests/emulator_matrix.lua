@@ -56,24 +56,16 @@ local function take_turns(job, turn)
   if #all > 2 then job.schedules = { all[1], all[2 + turn % (#all - 1)] } end
 end
 
--- Of gradients each dtype has one mask, and what is deterministic is causal: the matrix has to end.
-local function is_left_out(family, dtype, mask)
-  if not family.pass then return false end
-  return (dtype == "bf16") ~= (mask == "causal") or family.deterministic and mask == "none"
-end
-
 local function add_all(families)
   for _, family in ipairs(families) do
     for _, dtype in ipairs({ "fp16", "bf16" }) do
       for _, mask in ipairs({ "none", "causal" }) do
-        if is_left_out(family, dtype, mask) then goto next end
         for first = 8, 256, 128 do
           local head_dims = {}
           for d = first, first + 120, 8 do head_dims[#head_dims + 1] = d end
           add_job(family, dtype, mask, head_dims)
           if family.pass then take_turns(jobs[#jobs], #jobs) end
         end
-        ::next::
       end
     end
   end
