@@ -41,8 +41,9 @@ typedef struct session {
   int64_t seed;
   kiln__selection selection;
   kiln__prepared *plans;
-  unsigned alone; /* KILN__TRIAL_ALONE with --quick on the emulator, where the forward kernel would
-                   * take a third of the time; it is verified on its own */
+  /* KILN__TRIAL_ALONE with --quick on the emulator: the forward kernel would have to be compiled
+   * and run too, and is verified on its own. */
+  unsigned alone;
   kiln__progress progress;
   int64_t passed, failed;
   double worst; /* rel_rms_error over its tolerance, of the kernel at hand */
