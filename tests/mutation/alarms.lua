@@ -2,7 +2,8 @@
 -- them is a false alarm (or a fault of the kernel):
 --   BUILD=build lua5.4 tests/mutation/alarms.lua [SEEDS]       from the checkout's root
 -- Every kernel and problem of bench.lua runs late, eager, with each of six sets of warps starved
--- and under SEEDS random seeds. Prints each alarm, how many runs there were, then
+-- and under SEEDS random seeds; of gradients, which take longer, every schedule has one of a
+-- kernel's problems, in turn. Prints each alarm, how many runs there were, then
 -- `N passed, N failed`.
 package.path = "tests/mutation/?.lua;" .. package.path
 local bench, sites = require("bench"), require("sites")
@@ -20,14 +21,16 @@ local function schedules()
   return list
 end
 
--- A job is all problems of a kernel under eight schedules.
+-- A job is problems of a kernel under eight schedules.
 local function jobs_of(folder, k)
   local lists, jobs, count = {}, {}, 0
   for i, schedule in ipairs(schedules()) do
     local label = ("%s-%d"):format(k.name, i // 8)
     if not lists[label] then jobs[#jobs + 1] = label .. " -1 plain" end
     lists[label] = lists[label] or {}
-    for _, problem in ipairs(bench.problems) do
+    local problems = bench.problems_of(k)
+    if k.pass == "backward" then problems = { problems[i % #problems + 1] } end
+    for _, problem in ipairs(problems) do
       count = count + 1
       table.insert(lists[label], { schedule, problem })
     end

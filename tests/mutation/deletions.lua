@@ -7,7 +7,7 @@ package.path = "tests/mutation/?.lua;" .. package.path
 local bench, sites = require("bench"), require("sites")
 
 local PROCESSES = 2
-local SAMPLE = 11 -- the sample takes every so manieth deletion
+local SAMPLE = 29 -- the sample takes every so manieth deletion
 
 local is_all = arg[1] == "all"
 assert(is_all or arg[1] == "sample", "the deletions are sample or all")
@@ -17,7 +17,8 @@ for i = 2, #arg do chosen[arg[i]] = true end
 
 -- ---- the list of survivors ----
 
-local REASONS = { dead = true, last = true, redundant = true, silent = true }
+local REASONS = { dead = true, last = true, redundant = true, silent = true,
+                  unseen = true }
 
 -- Lines `reason kernels site`; kernels: names with commas, `*` = all that have the site.
 local function read_survivors()

@@ -461,4 +461,8 @@ fault("ampere: causal end one row short", "ampere-held-2", VALUES,
 fault("ampere: wrong key head", "ampere-1", VALUES,
   edit(ampere, "x.head / a.group", "x.head % a.group"))
 
+-- ---- the backward pass ----
+
+for _, backward in ipairs(require("faults_backward")) do faults[#faults + 1] = backward end
+
 return faults

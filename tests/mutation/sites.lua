@@ -5,8 +5,9 @@
 -- product is one), or an assignment of the kinds `*=`, `+=`, `^=`, `++` and `= 0.0f`. In the copy
 -- it reads `(lost(17) ? (void)0 : (void)(bar_wait(...)));`, and what is lost comes from the
 -- environment: MUTANT, and ALSO two more. One binary of a kernel holds all its mutants. Text that
--- Lua renders several times (in the loops of `instances`) has a number for each. Registers begin as
--- NaN, so that a missing initialisation is seen.
+-- Lua renders several times, in loops over lists and in functions, has a number for each rendering;
+-- the steps of a loop over numbers share one. Registers begin as NaN, so that a missing
+-- initialisation is seen.
 --
 -- Invariant: a site's name is made of the file, the function and the line's text, so that it
 -- outlives changes elsewhere. Called by deletions.lua.
@@ -27,14 +28,20 @@ static inline int lost(int site) {
 }
 ]]
 
--- Loops of the templates by their variable: the names of what they render, and the Lua expression
--- for the place of a name in the list, which is added to the number.
-local instances = {
-  t = { "q", "k", "v", "p", place = "({ q = 0, k = 1, v = 2, p = 3 })[t.name]" },
-  steady = { "careful", "steady", place = "(steady and 1 or 0)" },
-  join = { "maximum", "sum", place = '(join == "sum" and 1 or 0)' },
-  masked = { "masked", "whole", place = "(masked and 0 or 1)" },
-}
+-- What a site renders at most often in one kernel. Each planted template begins with COUNT: site()
+-- gives the number of a rendering; step: of a loop over numbers, in which it grows.
+local MOST = 8
+local COUNT = [[
+//@ local rendered, last_step = {}, {}
+//@ local function site(number, step)
+//@   if not (step and last_step[number] and step > last_step[number]) then
+//@     rendered[number] = (rendered[number] or 0) + 1
+//@   end
+//@   last_step[number] = step
+//@   if rendered[number] > ${most} then return "too_many_renderings" end
+//@   return number + rendered[number] - 1
+//@ end
+]]
 
 local KEYWORDS = { ["if"] = true, ["for"] = true, ["while"] = true, ["return"] = true }
 
@@ -77,37 +84,52 @@ end
 
 local function is_text(line) return not line:find("^%s*//@") and not line:find("^%s*#") end
 
+-- What a `//@` line opens: "list" and "function" render their text several times, a loop over
+-- numbers does so under the name of its variable.
+local function opened(code)
+  if code:find("%f[%w]end$") and code ~= "end" then return nil end
+  if code:find("^for [%w_]+, [%w_]+ in") or code:find("^for group = ") then return "list" end
+  if code:find("^local function ") then return "function" end
+  local step = code:match("^for ([%w_]+) = ")
+  if step then return step end
+  return (code:find("^if ") or code:find("^while ")) and "if" or nil
+end
+
 -- Which blocks `//@` lines up to here leave open, and the function under way.
 local function track(line, state)
   local code = line:match("^%s*//@%s*(.-)%s*$")
   if not code then
     if line:find("^typedef struct") then state.is_struct = true end
     if line:find("^}") then state.is_struct = false end
-    state.name = line:match("^DEV .-([%w_${}%.]+)%(") or line:match("^KERNEL .-([%w_]+)%(")
+    state.name = line:match("^DEV .-([^%s%*%(]+)%(") or line:match("^KERNEL .-([%w_]+)%(")
       or state.name
     return
   end
-  if code:find("^if ") or code:find("^for ") then
-    state[#state + 1] = code:match("^for _, (%w+) in") or "other"
-  elseif code == "end" then
-    state[#state] = nil
-  end
+  state.name = code:match("^local function ([%w_]+)") or state.name
+  if code == "end" then state[#state] = nil else state[#state + 1] = opened(code) end
 end
 
--- What follows a declaration without a value: UNSET(name) for each name.
+-- What follows a declaration without a value: UNSET(name) for each name, whole ${...} included.
 local function unset_text(line, state)
-  local kind, names = line:match("^%s+([%w_]+) ([^=(]*);$")
+  local kind, names = line:match("^%s+([%w_]+) (.*);$")
   local is_register = kind == "float" or kind == "u32" or kind == "Place" or kind == "Share"
     or kind == "Tile" or kind and kind:find("State$")
-  if not is_register or state.is_struct or not line:find("[%w_]+[%[;]") then return "" end
+  if not is_register or state.is_struct or names:gsub("%b{}", ""):find("[=(]") then return "" end
   local out = {}
-  names = names:gsub("%b{}", ""):gsub("%b[]", "")
-  for name in names:gmatch("[%w_]+") do out[#out + 1] = (" UNSET(%s);"):format(name) end
+  for name in names:gsub("%b[]", ""):gmatch("[^,]+") do
+    out[#out + 1] = (" UNSET(%s);"):format(name:match("^[%s%*]*(.-)%s*$"))
+  end
   return table.concat(out)
 end
 
-local function loop_of(state)
-  for _, kind in ipairs(state) do if instances[kind] then return instances[kind] end end
+-- Whether the text is rendered several times, and the variable of a loop over numbers around it.
+local function loops_of(state)
+  local several, step = false, nil
+  for _, kind in ipairs(state) do
+    if kind == "list" or kind == "function" then several = true
+    elseif kind ~= "if" then step = kind end
+  end
+  return several, step
 end
 
 -- Wraps the sites of one template; appends them to `found`.
@@ -123,10 +145,10 @@ local function plant(file, text, found)
         local key = ("%s %s: %s"):format(file, state.name, line:match("^%s*(.-)%s*$"))
         seen[key] = (seen[key] or 0) + 1
         if seen[key] > 1 then key = ("%s #%d"):format(key, seen[key]) end
-        local number, loop = ("%d"):format(#found), loop_of(state)
-        if loop then number = ("${%s + %s}"):format(number, loop.place) end
-        for i = 1, loop and #loop or 1 do
-          found[#found + 1] = loop and ("%s [%s]"):format(key, loop[i]) or key
+        local number, several, step = ("%d"):format(#found), loops_of(state)
+        if several then number = ("${site(%s%s)}"):format(number, step and ", " .. step or "") end
+        for i = 1, several and MOST or 1 do
+          found[#found + 1] = several and ("%s [%d]"):format(key, i) or key
         end
         out[#out + 1] = text:sub(done, at - 1)
         out[#out + 1] = ("(lost(%s) ? (void)0 : (void)(%s))"):format(number, text:sub(at, stop))
@@ -141,7 +163,7 @@ local function plant(file, text, found)
     position = position + #line + 1
   end
   out[#out + 1] = text:sub(done)
-  return table.concat(out)
+  return COUNT:gsub("${most}", ("%d"):format(MOST)) .. table.concat(out)
 end
 
 local function read(path)
@@ -164,12 +186,12 @@ local REPAIRS = { "finish_fast: sts_flag(any_failed", "sts_flag(smem + ${at.fail
 -- edit(file, text) may change a template before. folder/repair gets the numbers of the sites above.
 function sites.plant(folder, edit)
   assert(os.execute(("mkdir -p '%s' && cp -r generator/lua templates '%s'"):format(folder, folder)))
-  local found, listing = {}, assert(io.popen("cd templates && find . -name '*.cu' | sort"))
+  local found, listing = {}, assert(io.popen("cd templates && find . -name '*.cu' | sort -r"))
   for name in listing:lines() do
     local file = name:match("^%./(.*)$")
     local text = read("templates/" .. file)
     text = plant(file, edit and edit(file, text) or text, found)
-    if file == "common/args.tmpl.cu" then text = CHOOSE .. text end
+    if file:find("^common/.*args%.tmpl%.cu$") then text = CHOOSE .. text end
     write(folder .. "/templates/" .. file, text)
   end
   listing:close()
