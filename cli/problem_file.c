@@ -27,20 +27,24 @@ static int32_t *size_of(kiln_attn_args *shape, const char *name) {
   return strcmp(name, "num_heads_k") == 0 ? &shape->num_heads_k : NULL;
 }
 
-static kiln_status set_member(const reader *r, const char *name, const json_t *value,
+static kiln_status fail_line(const reader *r, long line, kiln_status status) {
+  return kiln__fail(status, "%s:%ld: %s", r->path, line, kiln_last_error(r->ctx));
+}
+
+static kiln_status set_member(const reader *r, long line, const char *name, const json_t *value,
                               kiln_attn_spec *spec, kiln_attn_args *shape) {
-  char number[32] = "";
   int32_t *size = size_of(shape, name);
   const json_int_t integer = json_integer_value(value);
   if (size && json_is_integer(value) && integer >= 0 && integer <= INT32_MAX) {
     *size = (int32_t)integer;
     return KILN_OK;
   }
-  if (size) return kiln__fail(KILN_INVALID_ARGUMENT, "%s is no size", name);
-  if (json_is_integer(value)) snprintf(number, sizeof number, "%lld", (long long)integer);
-  const char *text = json_is_string(value) ? json_string_value(value) : number;
+  if (size) return kiln__fail(KILN_INVALID_ARGUMENT, "%s:%ld: %s is no size", r->path, line, name);
+  char *dump = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+  const char *text = json_is_string(value) ? json_string_value(value) : dump ? dump : "";
   kiln_status status = kiln_attn_spec_set(r->ctx, spec, name, text);
-  return status == KILN_OK ? KILN_OK : kiln__fail_context(r->ctx, status);
+  free(dump);
+  return status == KILN_OK ? KILN_OK : fail_line(r, line, status);
 }
 
 /* One line: the members that are left out have the defaults of the flags of their names. */
@@ -54,7 +58,7 @@ static kiln_status take_line(const reader *r, long number, const char *text) {
     status =
         kiln__fail(KILN_INVALID_ARGUMENT, "%s:%ld: the line is no JSON object", r->path, number);
   json_object_foreach(object, name, value) {
-    if (status == KILN_OK) status = set_member(r, name, value, &spec, &shape);
+    if (status == KILN_OK) status = set_member(r, number, name, value, &spec, &shape);
   }
   if (status == KILN_OK && object && !json_object_get(object, "seqlen_k"))
     shape.seqlen_k = shape.seqlen_q;
@@ -63,7 +67,7 @@ static kiln_status take_line(const reader *r, long number, const char *text) {
   json_decref(object);
   if (status == KILN_OK) {
     status = kiln_attn_spec_resolve(r->ctx, &spec, NULL);
-    if (status != KILN_OK) kiln__fail_context(r->ctx, status);
+    if (status != KILN_OK) fail_line(r, number, status);
   }
   return status == KILN_OK ? r->take(r->user, &spec, &shape) : status;
 }

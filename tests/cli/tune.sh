@@ -69,8 +69,17 @@ END
 works tune --problems "$work/problems" --device none --simulate $journal --json
 holds "two problems, two lines" [ "$(lines "$work/stdout")" = 2 ]
 echo '{"head_dims":256}' >"$work/problems"
-refuses 1 "a spec has no field 'head_dims'; its fields are arch, pass, algorithm, dtype, head_dim, \
+refuses 1 "$work/problems:1: a spec has no field 'head_dims'; its fields are arch, pass, algorithm, dtype, head_dim, \
 head_dim_v, mask and deterministic" \
+  tune --problems "$work/problems" --device none --simulate $journal
+printf '\n%s\n' '{"pass":"backward","deterministic":true}' >"$work/problems"
+refuses 1 "$work/problems:2: deterministic 'true' is not a whole number; legal are 0 to 1" \
+  tune --problems "$work/problems" --device none --simulate $journal
+echo '{"pass":"backward","algorithm":"standard"}' >"$work/problems"
+refuses 2 "$work/problems:1: the standard family has no backward pass" \
+  tune --problems "$work/problems" --device none --simulate $journal
+echo '{"batch":-1}' >"$work/problems"
+refuses 1 "$work/problems:1: batch is no size" \
   tune --problems "$work/problems" --device none --simulate $journal
 echo '[' >"$work/problems"
 try tune --problems "$work/problems" --device none --simulate $journal
