@@ -329,7 +329,23 @@ static void print_flags(const kiln__flag *flags) {
   for (; flags && flags->name; flags++) print_flag(flags->name, flags->value, flags->help);
 }
 
-static void print_values(const kiln__field *field) {
+/* What a field stands for that is not given: fill_axis of selection.c, and run's choose_dtype. */
+static const char *left_out(const kiln__verb *verb, const kiln__field *field) {
+  const bool all = verb->groups & KILN__OPEN_TO_ALL, grid = verb->groups & KILN__OPEN_TO_GRID;
+  const bool is_arch = strcmp(field->name, "arch") == 0;
+  const bool is_pass = strcmp(field->name, "pass") == 0;
+  if (verb->groups & KILN__TAKES_CHOICE && is_pass) return "forward, with --do backward";
+  if (verb->groups & KILN__TAKES_CHOICE && strcmp(field->name, "dtype") == 0)
+    return "that of the tensors, or bf16";
+  if (all && is_arch && verb->groups & KILN__TAKES_DEVICE) return "all that the device runs";
+  if (grid && strcmp(field->name, "head_dim") == 0) return "64,128,256";
+  if (is_pass || field->takes_zero || (!all && !grid)) return field->default_value;
+  if (grid && (is_arch || strcmp(field->name, "algorithm") == 0)) return field->default_value;
+  return "all";
+}
+
+static void print_values(const kiln__verb *verb, const kiln__field *field) {
+  const char *open = left_out(verb, field);
   printf("  %-*s", HELP_COLUMN, "");
   if (field->num_values <= 8) {
     for (int i = 0; i < field->num_values; i++)
@@ -338,7 +354,7 @@ static void print_values(const kiln__field *field) {
     printf("legal: %s, %s ... %s", field->values[0], field->values[1],
            field->values[field->num_values - 1]);
   }
-  if (field->default_value[0]) printf("; default %s", field->default_value);
+  if (open[0]) printf("; default %s", open);
   putchar('\n');
 }
 
@@ -354,7 +370,7 @@ static void print_fields(const kiln__verb *verb, const kiln__schema *schema, boo
     } else {
       print_flag(field->flag, verb->groups & KILN__TAKES_SELECTION ? "LIST" : "VALUE",
                  field->sentence);
-      print_values(field);
+      print_values(verb, field);
     }
     for (int c = 0; c < field->num_choices; c++) {
       if (&field->choices[c] == choice) continue;

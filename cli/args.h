@@ -30,7 +30,9 @@ enum {
   KILN__TAKES_DEVICE = 4,    /* --device, for launching */
   KILN__TAKES_TARGET = 32,   /* --device, for kernels that are only made or looked at */
   KILN__TAKES_EMULATOR = 8,  /* --emu-* */
-  KILN__TAKES_SHAPE = 16     /* --batch and so on */
+  KILN__TAKES_SHAPE = 16,    /* --batch and so on */
+  KILN__OPEN_TO_ALL = 64,    /* fields that are not given: as selection.h says for OPEN_IS_ALL, */
+  KILN__OPEN_TO_GRID = 128   /* and for OPEN_IS_GRID */
 };
 
 typedef struct kiln__args kiln__args;

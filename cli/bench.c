@@ -320,6 +320,6 @@ const kiln__verb kiln__verb_bench = {
              "[--report FILE.html]",
     .sentence = "Times kernels on a GPU, by default a grid of head dims, masks and lengths.",
     .flags = flags,
-    .groups = KILN__TAKES_SELECTION,
+    .groups = KILN__TAKES_SELECTION | KILN__OPEN_TO_GRID,
     .run = run,
 };

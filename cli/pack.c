@@ -459,7 +459,7 @@ const kiln__verb kiln__verb_pack = {
              "--key SEC | embed FILE -o DIR",
     .sentence = "Packs compiled kernels into one file for production.",
     .flags = flags,
-    .groups = KILN__TAKES_SELECTION,
+    .groups = KILN__TAKES_SELECTION | KILN__OPEN_TO_ALL,
     .min_words = 1,
     .max_words = 3,
     .run = run,

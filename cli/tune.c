@@ -228,6 +228,6 @@ const kiln__verb kiln__verb_tune = {
     .sentence = "Chooses tiles by measuring, or by replaying what was measured; without sizes at "
                 "four lengths: 256, 1024, 4096, 16384.",
     .flags = flags,
-    .groups = KILN__TAKES_SELECTION | KILN__TAKES_SHAPE | KILN__TAKES_TARGET,
+    .groups = KILN__TAKES_SELECTION | KILN__TAKES_SHAPE | KILN__TAKES_TARGET | KILN__OPEN_TO_GRID,
     .run = run,
 };

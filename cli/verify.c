@@ -404,6 +404,6 @@ const kiln__verb kiln__verb_verify = {
     .usage = "SELECTION [--device emu|cuda:N] [--quick]",
     .sentence = "Proves kernels right on difficult problems.",
     .flags = flags,
-    .groups = KILN__TAKES_SELECTION | KILN__TAKES_DEVICE | KILN__TAKES_EMULATOR,
+    .groups = KILN__TAKES_SELECTION | KILN__TAKES_DEVICE | KILN__TAKES_EMULATOR | KILN__OPEN_TO_ALL,
     .run = run,
 };

@@ -18,6 +18,26 @@ for verb in generate compile run verify explain trace bench cache pack tune reco
 done
 works help run
 holds "kiln help run is its help" grep -q "^usage: kiln run" "$work/stdout"
+# What is not given: VERB FLAG DEFAULT
+while read -r verb flag default; do
+  works $verb --help
+  holds "$verb $flag: default $default" \
+    [ "$(grep -A 1 "^  $flag " "$work/stdout" | sed -n 's/.*; default //p')" = "$default" ]
+done <<'ROWS'
+generate --mask none
+generate --head-dim 128
+pack --mask all
+pack --arch all
+pack --pass forward
+pack --head-dim-v 0
+verify --arch all that the device runs
+verify --algorithm all
+bench --head-dim 64,128,256
+bench --dtype all
+tune --algorithm flash
+run --dtype that of the tensors, or bf16
+run --pass forward, with --do backward
+ROWS
 refuses 1 "there is no verb xyzzy; kiln --help lists them" help xyzzy
 refuses 1 "give a verb; kiln --help lists them"
 refuses 1 "there is no verb generat; did you mean generate?" generat
