@@ -69,8 +69,8 @@ END
 works tune --problems "$work/problems" --device none --simulate $journal --json
 holds "two problems, two lines" [ "$(lines "$work/stdout")" = 2 ]
 echo '{"head_dims":256}' >"$work/problems"
-refuses 1 "$work/problems:1: a spec has no field 'head_dims'; its fields are arch, pass, algorithm, \
-dtype, head_dim, head_dim_v, mask and deterministic" \
+refuses 1 "$work/problems:1: a spec has no field 'head_dims'; its fields are arch, pass, \
+algorithm, dtype, head_dim, head_dim_v, mask and deterministic" \
   tune --problems "$work/problems" --device none --simulate $journal
 printf '\n%s\n' '{"pass":"backward","deterministic":true}' >"$work/problems"
 refuses 1 "$work/problems:2: deterministic 'true' is not a whole number; legal are 0 to 1" \
