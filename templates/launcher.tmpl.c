@@ -279,8 +279,8 @@ static int tensors_are_aligned(const ${args_type} *a) {
          (uintptr_t)a->lse % sizeof(float) == 0;
 }
 
-/* Strides of less than 2^40 bytes; those of a result, from the smallest to the largest, each step
- * over all that lies inside it. */
+/* Strides of less than 2^40 bytes, and no tensor beyond the address space; those of a result, from
+ * the smallest to the largest, each step over all that lies inside it. */
 static int layout_is_legal(const kiln_launcher_stride *stride, const int32_t extents[3],
                            int64_t inside, int is_result) {
   const int64_t strides[3] = {stride->batch, stride->row, stride->head};
@@ -288,7 +288,8 @@ static int layout_is_legal(const kiln_launcher_stride *stride, const int32_t ext
   if (extents[0] == 0 || extents[1] == 0 || extents[2] == 0) return 1;
   for (int i = 0; i < 3; i++) {
     left[i] = extents[i] > 1;
-    if (left[i] && strides[i] >= INT64_C(1) << 39) return 0;
+    if (left[i] && (strides[i] >= INT64_C(1) << 39 || strides[i] > INT64_MAX / 8 / extents[i]))
+      return 0;
   }
   while (is_result && least >= 0) {
     least = -1;

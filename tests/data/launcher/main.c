@@ -91,6 +91,8 @@ static int by_launcher(const char *file) {
   if (OF(PREFIX, _run)(kernel, &a, NULL) != KILN_LAUNCHER_BAD_SIZE) return 15;
   a = problem(0), RESULT.row = 5 * 1024; /* of 6 heads, 1024 apart */
   if (OF(PREFIX, _run)(kernel, &a, NULL) != KILN_LAUNCHER_BAD_SIZE) return 16;
+  a = problem(0), a.batch = INT32_MAX, a.q_stride.batch = INT64_C(1) << 38;
+  if (OF(PREFIX, _run)(kernel, &a, NULL) != KILN_LAUNCHER_BAD_SIZE) return 18;
   size_t needed = OF(PREFIX, _workspace)(&a);
   a = problem(0), needed = OF(PREFIX, _workspace)(&a), a.workspace_bytes = needed - 1;
   if (needed > 0 && OF(PREFIX, _run)(kernel, &a, NULL) != KILN_LAUNCHER_WORKSPACE) return 11;
