@@ -142,6 +142,10 @@ def makers_backward(context, shape, dtype, given):
         )
     if given.ampere:
         makers["kiln-ampere"] = lambda: own_backward(context, tensors, dout, causal, arch="sm_90")
+    if given.ampere and given.deterministic:
+        makers["kiln-ampere-deterministic"] = lambda: own_backward(
+            context, tensors, dout, causal, arch="sm_90", deterministic=True
+        )
     return makers
 
 
