@@ -47,9 +47,12 @@ static int compare_use(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* Private directories begin with a dot; "." and ".." are neither. */
+/* Private directories begin with a dot; "." and ".." are neither. time() may still be in the second
+ * before that of a file which is there already, so the clock itself is asked. */
 static int is_leftover(const char *name, const struct stat *status, int64_t max_age) {
-  return name[0] == '.' && strlen(name) > 4 && time(NULL) - status->st_mtime >= max_age;
+  struct timespec now;
+  if (name[0] != '.' || strlen(name) <= 4 || clock_gettime(CLOCK_REALTIME, &now) != 0) return 0;
+  return now.tv_sec - status->st_mtime >= max_age;
 }
 
 static int add_kernel(kiln__cache_kernel **list, size_t *count, int kernels, const char *id,
