@@ -48,9 +48,9 @@ DEV int fresh_member(void) { return (thread_index() + (int)fresh_zero()) % ${hal
 /* ---- keys and queries ---- */
 
 //@ if deterministic then
-/* Tiles: of a section of ${section} heads, batches counted as heads, those of the first key block,
- * then those of the second, then the next section. The key blocks of a head add to dq in turns: so
- * they begin one behind the other, and few of them wait. Keys that more queries see come first. */
+//@ include("backward/sections.tmpl.cu")
+/* Sections of ${section} heads. The key blocks of a head add to dq in turns: so they begin one
+ * behind the other, and few of them wait. Keys that more queries see come first. */
 //@ else
 /* Tiles: key block fastest, then key head, then batch. So keys that more queries see come first. */
 //@ end
@@ -59,22 +59,15 @@ typedef struct {
   int head, block, first; /* key head, key block and its first key */
 } Place;
 DEV Place place_of(i64 tile, const BackwardArgs *a) {
+  Place x;
 //@ if deterministic then
-  const i64 section = tile / (a->n_blocks * (i64)${section}), begin = section * ${section};
-  const i64 rest = tile - begin * a->n_blocks, left = a->num_heads_k * (i64)a->batch - begin;
-  const i64 width = left < ${section} ? left : ${section};
-  const i64 head_index = begin + rest % width;
+  const i64 head_index = head_of_section(tile, ${section}, a, &x.block);
 //@ else
   const i64 head_index = tile / a->n_blocks;
-//@ end
-  Place x;
-  x.batch = head_index / a->num_heads_k;
-  x.head = (int)(head_index - x.batch * a->num_heads_k);
-//@ if deterministic then
-  x.block = (int)(rest / width);
-//@ else
   x.block = (int)(tile - head_index * a->n_blocks);
 //@ end
+  x.batch = head_index / a->num_heads_k;
+  x.head = (int)(head_index - x.batch * a->num_heads_k);
   x.first = x.block * ${block_n};
   return x;
 }

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90 --pass backward --dtype bf16 --head-dim 128 --causal --block-m 64 --block-n 128 --num-stages 2 --num-warps 8 --plain
-// source id 0c98846e945428f0a6455654fed177e8a5fe85921c63ad12922326051a5e481a
+// source id 973e3c3c89610361416c440f2c5bc53c324514c9f8434611c25a90faafc01e21
 // family ampere_backward
 // spec arch=sm_90 pass=backward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=64 block_n=128 num_stages=2 num_warps=8
@@ -749,11 +749,11 @@ typedef struct {
   int head, block, first; /* key head, key block and its first key */
 } Place;
 DEV Place place_of(i64 tile, const BackwardArgs *a) {
-  const i64 head_index = tile / a->n_blocks;
   Place x;
+  const i64 head_index = tile / a->n_blocks;
+  x.block = (int)(tile - head_index * a->n_blocks);
   x.batch = head_index / a->num_heads_k;
   x.head = (int)(head_index - x.batch * a->num_heads_k);
-  x.block = (int)(tile - head_index * a->n_blocks);
   x.first = x.block * 128;
   return x;
 }

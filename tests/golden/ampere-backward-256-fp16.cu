@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_86 --pass backward --dtype fp16 --head-dim 256 --deterministic --block-m 16 --block-n 64 --num-stages 1 --num-warps 8 --plain
-// source id 46e8441973cd8452970ab7c075e4c4f06d1d3b253ce645ee365dabad3601526d
+// source id 3e6b8874cba2d9ea907f60e35fee6fbaec0adb2edc862d01c7c57aadf5d35b61
 // family ampere_backward
 // spec arch=sm_86 pass=backward algorithm=flash dtype=fp16 head_dim=256 head_dim_v=256 mask=none deterministic=1
 // tile block_m=16 block_n=64 num_stages=1 num_warps=8
@@ -729,22 +729,26 @@ KERNEL void kiln_preprocess(PARAM BackwardArgs a) {
 
 /* ---- keys and queries ---- */
 
-/* Tiles: of a section of 8 heads, batches counted as heads, those of the first key block,
- * then those of the second, then the next section. The key blocks of a head add to dq in turns: so
- * they begin one behind the other, and few of them wait. Keys that more queries see come first. */
+/* Tile t where the tiles of a section of `width` key heads come by key block, then the next
+ * section: its key head, batch included, and its key block. */
+DEV i64 head_of_section(i64 t, i64 width, const BackwardArgs *a, int *n) {
+  const i64 section = t / (width * a->n_blocks), rest = t - section * width * a->n_blocks;
+  const i64 begin = section * width, left = (i64)a->num_heads_k * a->batch - begin;
+  width = width < left ? width : left;
+  *n = (int)(rest / width);
+  return begin + (rest - *n * width);
+}
+/* Sections of 8 heads. The key blocks of a head add to dq in turns: so they begin one
+ * behind the other, and few of them wait. Keys that more queries see come first. */
 typedef struct {
   i64 batch;
   int head, block, first; /* key head, key block and its first key */
 } Place;
 DEV Place place_of(i64 tile, const BackwardArgs *a) {
-  const i64 section = tile / (a->n_blocks * (i64)8), begin = section * 8;
-  const i64 rest = tile - begin * a->n_blocks, left = a->num_heads_k * (i64)a->batch - begin;
-  const i64 width = left < 8 ? left : 8;
-  const i64 head_index = begin + rest % width;
   Place x;
+  const i64 head_index = head_of_section(tile, 8, a, &x.block);
   x.batch = head_index / a->num_heads_k;
   x.head = (int)(head_index - x.batch * a->num_heads_k);
-  x.block = (int)(rest / width);
   x.first = x.block * 64;
   return x;
 }
