@@ -38,10 +38,11 @@ local function derive(spec, tile)
     { name = "v", bytes = x.v.total, align = 1024 },
     { name = "q", bytes = 2 * x.q.total, align = 1024 },
     { name = "do", bytes = 2 * x.dout.total, align = 1024 },
-    { name = "ds", bytes = 2 * x.ds.total, align = 1024 },
+    -- Before dS: a memory checker takes what has no strides for a whole operand, up to 4096 bytes.
     { name = "statistics", bytes = 2 * 16 * tile.block_m },
     { name = "ones", bytes = 256 },
     { name = "bars", bytes = 128, align = 16 },
+    { name = "ds", bytes = 2 * x.ds.total, align = 1024 },
   }
   if x.deterministic then regions[#regions + 1] = { name = "dq", bytes = 2 * x.dq_part } end
   x.map = layout.map(regions)

@@ -126,7 +126,18 @@ DEV void feed_${f[1]}(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
 
 //@ local slot = is_ring and " + slot" or ""
 //@ -- Barriers; HALF + 1: of the second half, P_READY + part
-//@ local ALL, HALF, DS_FREE, P_READY = 1, 2, 4, 5
+//@ local MEET, MET, HALF, DS_FREE, P_READY = 1, 2, 3, 5, 6
+/* The halves meet: each goes on when the other is there too. Two barriers, since tools that check
+ * synchronisation want a barrier of all threads to be one instruction; one behind the other, or a
+ * half might arrive again before the other has seen that it had arrived. */
+DEV void meet_second(void) {
+  named_sync(${MEET}, ${threads});
+  named_arrive(${MET}, ${threads});
+}
+DEV void meet_first(void) {
+  named_arrive(${MEET}, ${threads});
+  named_sync(${MET}, ${threads});
+}
 //@ if deterministic then
 /* Key blocks add to the dq of a block of query rows in their order; those before this one have seen
  * the rows too. `turn` counts who has added. A thread of the first half waits for the turn of a
@@ -181,7 +192,7 @@ DEV void first_half(const BackwardArgs *a) {
   for (; left > 0; left--) {
     const Step next = next_of(step, first, a);
     cp_async_wait(0);
-    named_sync(${ALL}, ${threads});
+    meet_second();
 //@ if is_ring then
     if (left > 1) feed_q(ring + (${stage_bytes} - slot), next, x.batch, a);
     cp_async_commit();
@@ -219,7 +230,7 @@ DEV void first_half(const BackwardArgs *a) {
 //@ if is_ring then
     slot = ${stage_bytes} - slot;
 //@ else
-    named_sync(${ALL}, ${threads});
+    meet_second();
     if (left > 1) feed_q(ring, next, x.batch, a);
     cp_async_commit();
     give_dq(lanes_dq(here + ${at.ds}, here + ${at.k}), x, step, a);
@@ -229,7 +240,7 @@ DEV void first_half(const BackwardArgs *a) {
 
   /* dv takes the place of v. */
   cp_async_wait(0);
-  named_sync(${ALL}, ${threads});
+  meet_second();
 //@ if p_fp16 then
 #pragma unroll
   for (int i = 0; i < ${dv.numbers}; i++) dv[i] *= ${p_unscale};
@@ -257,7 +268,7 @@ DEV void second_half(const BackwardArgs *a) {
   if (left > 0) feed_dout(ring, step, x.batch, a);
   cp_async_commit();
   cp_async_wait(0);
-  named_sync(${ALL}, ${threads});
+  meet_first();
 //@ if is_ring then
   if (left > 1) feed_dout(ring + ${stage_bytes}, next_of(step, first, a), x.batch, a);
   cp_async_commit();
@@ -295,7 +306,7 @@ DEV void second_half(const BackwardArgs *a) {
     const Step next = next_of(step, first, a);
 //@ if is_ring then
     cp_async_wait(0);
-    named_sync(${ALL}, ${threads});
+    meet_first();
     if (left > 2) feed_dout(ring${slot}, next_of(next, first, a), x.batch, a);
     cp_async_commit();
     give_dq(lanes_dq(here + ${at.ds}, here + ${at.k}), x, step, a);
@@ -304,12 +315,12 @@ DEV void second_half(const BackwardArgs *a) {
     if (left > 1) named_arrive(${DS_FREE}, ${threads});
 //@ end
 //@ else
-    named_sync(${ALL}, ${threads});
+    meet_first();
     if (left > 1) feed_dout(ring, next, x.batch, a);
     cp_async_commit();
     give_dq(lanes_dq(here + ${at.ds}, here + ${at.k}), x, step, a);
     cp_async_wait(0);
-    named_sync(${ALL}, ${threads});
+    meet_first();
 //@ end
     step = next;
   }

@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90 --pass backward --dtype bf16 --head-dim 128 --causal --block-m 64 --block-n 128 --num-stages 2 --num-warps 8 --plain
-// source id 973e3c3c89610361416c440f2c5bc53c324514c9f8434611c25a90faafc01e21
+// source id bbc3d0f58c791aeaf3d28b46392e2f1dca37a68e644d424dbefc9d55760b1e57
 // family ampere_backward
 // spec arch=sm_90 pass=backward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=64 block_n=128 num_stages=2 num_warps=8
@@ -809,6 +809,17 @@ DEV void feed_dout(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
 
 /* ---- the two halves of a block ---- */
 
+/* The halves meet: each goes on when the other is there too. Two barriers, since tools that check
+ * synchronisation want a barrier of all threads to be one instruction; one behind the other, or a
+ * half might arrive again before the other has seen that it had arrived. */
+DEV void meet_second(void) {
+  named_sync(1, 256);
+  named_arrive(2, 256);
+}
+DEV void meet_first(void) {
+  named_arrive(1, 256);
+  named_sync(2, 256);
+}
 /* Computes a block of dq from ds and adds it. */
 DEV void give_dq(LanesAdd l, Place x, Step s, const BackwardArgs *a) {
   const i64 block = block_of(x.batch + fresh_zero(), s.head, s.block, a);
@@ -844,7 +855,7 @@ DEV void first_half(const BackwardArgs *a) {
   for (; left > 0; left--) {
     const Step next = next_of(step, first, a);
     cp_async_wait(0);
-    named_sync(1, 256);
+    meet_second();
     if (left > 1) feed_q(ring + (33280 - slot), next, x.batch, a);
     cp_async_commit();
     const u32 here = smem + fresh_zero(), now = here + 65536 + slot;
@@ -863,11 +874,11 @@ DEV void first_half(const BackwardArgs *a) {
       for (int i = 0; i < 32; i++)
         s[i] = ex2(fmaf(s[i], a->scale_log2, bias[i / 16 * 2 + i / 2 % 2]));
       lay_s(l.p, s, part);
-      if (part == 0) named_sync(4, 256);
+      if (part == 0) named_sync(5, 256);
       lay_p(l.p + 16384, s, part);
-      named_arrive(5 + part, 256);
+      named_arrive(6 + part, 256);
     }
-    named_sync(2, 128);
+    named_sync(3, 128);
     const LanesAdd ldv = lanes_dv(here + 132096, now + 16384);
     add_dv(dv, ldv.a, ldv.b);
     slot = 33280 - slot;
@@ -876,11 +887,11 @@ DEV void first_half(const BackwardArgs *a) {
 
   /* dv takes the place of v. */
   cp_async_wait(0);
-  named_sync(1, 256);
+  meet_second();
 #pragma unroll
   for (int i = 0; i < 128; i++) dv[i] *= 0x1p-12f;
   lay_dv(smem + 32768, dv);
-  named_sync(2, 128);
+  named_sync(3, 128);
   const Place y = place_of(block_index_again(), a);
   store_dv(smem + 32768,
            (char *)a->dv + 2 * (y.batch * a->dv_stride.batch + y.head * a->dv_stride.head +
@@ -902,10 +913,10 @@ DEV void second_half(const BackwardArgs *a) {
   if (left > 0) feed_dout(ring, step, x.batch, a);
   cp_async_commit();
   cp_async_wait(0);
-  named_sync(1, 256);
+  meet_first();
   if (left > 1) feed_dout(ring + 33280, next_of(step, first, a), x.batch, a);
   cp_async_commit();
-  if (left > 0) named_arrive(4, 256);
+  if (left > 0) named_arrive(5, 256);
 
   float dk[128];
 #pragma unroll
@@ -923,31 +934,31 @@ DEV void second_half(const BackwardArgs *a) {
 #pragma unroll
       for (int i = 0; i < 32; i++) dp[i] = bias[i / 16 * 2 + i / 2 % 2];
       gradients(dp, l.a, l.b, part);
-      named_sync(5 + part, 256);
+      named_sync(6 + part, 256);
       times_p(dp, l.p_read + 16384, part);
       if (is_masked(x.first, step.block, a)) hide(dp, part, 0.0f, x.first, step.block, a);
       lay_s(l.p + 16384, dp, part);
     }
-    named_sync(3, 128);
+    named_sync(4, 128);
     const LanesAdd ldk = lanes_dk(here + 148480, now);
     add_dk(dk, ldk.a, ldk.b);
     const Step next = next_of(step, first, a);
     cp_async_wait(0);
-    named_sync(1, 256);
+    meet_first();
     if (left > 2) feed_dout(ring + slot, next_of(next, first, a), x.batch, a);
     cp_async_commit();
     give_dq(lanes_dq(here + 148480, here + 0), x, step, a);
     slot = 33280 - slot;
-    if (left > 1) named_arrive(4, 256);
+    if (left > 1) named_arrive(5, 256);
     step = next;
   }
 
   /* dk takes the place of k. */
-  named_sync(3, 128);
+  named_sync(4, 128);
 #pragma unroll
   for (int i = 0; i < 128; i++) dk[i] *= a->softmax_scale * 0x1p-12f;
   lay_dk(smem + 0, dk);
-  named_sync(3, 128);
+  named_sync(4, 128);
   const Place y = place_of(block_index_again(), a);
   store_dk(smem + 0,
            (char *)a->dk + 2 * (y.batch * a->dk_stride.batch + y.head * a->dk_stride.head +

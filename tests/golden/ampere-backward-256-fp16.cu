@@ -1,6 +1,6 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_86 --pass backward --dtype fp16 --head-dim 256 --deterministic --block-m 16 --block-n 64 --num-stages 1 --num-warps 8 --plain
-// source id 3e6b8874cba2d9ea907f60e35fee6fbaec0adb2edc862d01c7c57aadf5d35b61
+// source id 08c41b41cf9c469e74fc1eaeaaaf9cd941992f68854ecbfe6e704758764d6795
 // family ampere_backward
 // spec arch=sm_86 pass=backward algorithm=flash dtype=fp16 head_dim=256 head_dim_v=256 mask=none deterministic=1
 // tile block_m=16 block_n=64 num_stages=1 num_warps=8
@@ -801,6 +801,17 @@ DEV void feed_dout(u32 to, Step s, i64 own_batch, const BackwardArgs *a) {
 
 /* ---- the two halves of a block ---- */
 
+/* The halves meet: each goes on when the other is there too. Two barriers, since tools that check
+ * synchronisation want a barrier of all threads to be one instruction; one behind the other, or a
+ * half might arrive again before the other has seen that it had arrived. */
+DEV void meet_second(void) {
+  named_sync(1, 256);
+  named_arrive(2, 256);
+}
+DEV void meet_first(void) {
+  named_arrive(1, 256);
+  named_sync(2, 256);
+}
 /* Key blocks add to the dq of a block of query rows in their order; those before this one have seen
  * the rows too. `turn` counts who has added. A thread of the first half waits for the turn of a
  * step while the second half has dk to do, and another hands on the turn of the step before: its
@@ -850,7 +861,7 @@ DEV void first_half(const BackwardArgs *a) {
   for (; left > 0; left--) {
     const Step next = next_of(step, first, a);
     cp_async_wait(0);
-    named_sync(1, 256);
+    meet_second();
     const u32 here = smem + fresh_zero(), now = here + 65536;
     const LanesS l = lanes_s(now, here + 0, here + 82048);
     float bias[2];
@@ -867,13 +878,13 @@ DEV void first_half(const BackwardArgs *a) {
       for (int i = 0; i < 8; i++)
         s[i] = ex2(fmaf(s[i], a->scale_log2, bias[i / 8 * 2 + i / 2 % 2]));
       lay_s(l.p, s, part);
-      named_arrive(5 + part, 256);
+      named_arrive(6 + part, 256);
     }
-    named_sync(2, 128);
+    named_sync(3, 128);
     const LanesAdd ldv = lanes_dv(here + 82048, now + 8192);
     add_dv(dv, ldv.a, ldv.b);
     take_turn(x, step, first, a);
-    named_sync(1, 256);
+    meet_second();
     if (left > 1) feed_q(ring, next, x.batch, a);
     cp_async_commit();
     give_dq(lanes_dq(here + 84096, here + 0), x, step, a);
@@ -882,9 +893,9 @@ DEV void first_half(const BackwardArgs *a) {
 
   /* dv takes the place of v. */
   cp_async_wait(0);
-  named_sync(1, 256);
+  meet_second();
   lay_dv(smem + 32768, dv);
-  named_sync(2, 128);
+  named_sync(3, 128);
   const Place y = place_of(block_index_again(), a);
   store_dv(smem + 32768,
            (char *)a->dv + 2 * (y.batch * a->dv_stride.batch + y.head * a->dv_stride.head +
@@ -906,7 +917,7 @@ DEV void second_half(const BackwardArgs *a) {
   if (left > 0) feed_dout(ring, step, x.batch, a);
   cp_async_commit();
   cp_async_wait(0);
-  named_sync(1, 256);
+  meet_first();
 
   float dk[128];
 #pragma unroll
@@ -923,30 +934,30 @@ DEV void second_half(const BackwardArgs *a) {
 #pragma unroll
       for (int i = 0; i < 8; i++) dp[i] = bias[i / 8 * 2 + i / 2 % 2];
       gradients(dp, l.a, l.b, part);
-      named_sync(5 + part, 256);
+      named_sync(6 + part, 256);
       times_p(dp, l.p_read, part);
       if (is_masked(x.first, step.block, a)) hide(dp, part, 0.0f, x.first, step.block, a);
       lay_s(l.p + 2048, dp, part);
     }
-    named_sync(3, 128);
+    named_sync(4, 128);
     const LanesAdd ldk = lanes_dk(here + 84096, now);
     add_dk(dk, ldk.a, ldk.b);
     const Step next = next_of(step, first, a);
-    named_sync(1, 256);
+    meet_first();
     if (left > 1) feed_dout(ring, next, x.batch, a);
     cp_async_commit();
     give_dq(lanes_dq(here + 84096, here + 0), x, step, a);
     cp_async_wait(0);
-    named_sync(1, 256);
+    meet_first();
     step = next;
   }
 
   /* dk takes the place of k. */
-  named_sync(3, 128);
+  named_sync(4, 128);
 #pragma unroll
   for (int i = 0; i < 128; i++) dk[i] *= a->softmax_scale;
   lay_dk(smem + 0, dk);
-  named_sync(3, 128);
+  named_sync(4, 128);
   const Place y = place_of(block_index_again(), a);
   const Step last = { (y.head + 1) * a->group - 1, first };
   if (member() == 0 && first < a->m_blocks) red_add_u32_release(turn_of(y, last, a), 1);

@@ -1,19 +1,19 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype bf16 --head-dim 128 --causal --block-m 64 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id e1a3f23c24c367332a84abf28ff2b71700a704f6f464dc7b3befacff231c47cc
+// source id 59e98e3628b2b922827b82685a355e9290628717fd73f3e5b47b0a37aca578c1
 // family hopper_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=bf16 head_dim=128 head_dim_v=128 mask=causal
 // tile block_m=64 block_n=128 num_stages=2 num_warps=12
-// shared memory 166272 of 232448 bytes
+// shared memory 166912 of 232448 bytes
 //    offset     bytes  region
 //         0     32768  k
 //     32768     32768  v
 //     65536     32768  q
 //     98304     32768  do
-//    131072     32768  ds
-//    163840      2048  statistics
-//    165888       256  ones
-//    166144       128  bars
+//    131072      2048  statistics
+//    133120       256  ones
+//    133376       128  bars
+//    134144     32768  ds
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -494,13 +494,13 @@ KERNEL void kiln_convert(PARAM BackwardArgs a) {
 /* ---- barriers: full = the bytes have landed, empty = every reader is done. A place for dO is
  * empty where that for the queries is: its readers are done before. ---- */
 
-DEV u32 q_full(u32 smem, int slot) { return smem + 166144 + 8 * slot; }
-DEV u32 q_empty(u32 smem, int slot) { return smem + 166160 + 8 * slot; }
-DEV u32 do_full(u32 smem, int slot) { return smem + 166176 + 8 * slot; }
-DEV u32 ds_full(u32 smem, int slot) { return smem + 166192 + 8 * slot; }
-DEV u32 ds_empty(u32 smem, int slot) { return smem + 166208 + 8 * slot; }
-DEV u32 k_full(u32 smem) { return smem + 166224; }
-DEV u32 v_full(u32 smem) { return smem + 166232; }
+DEV u32 q_full(u32 smem, int slot) { return smem + 133376 + 8 * slot; }
+DEV u32 q_empty(u32 smem, int slot) { return smem + 133392 + 8 * slot; }
+DEV u32 do_full(u32 smem, int slot) { return smem + 133408 + 8 * slot; }
+DEV u32 ds_full(u32 smem, int slot) { return smem + 133424 + 8 * slot; }
+DEV u32 ds_empty(u32 smem, int slot) { return smem + 133440 + 8 * slot; }
+DEV u32 k_full(u32 smem) { return smem + 133456; }
+DEV u32 v_full(u32 smem) { return smem + 133464; }
 
 /* ---- tiles ---- */
 
@@ -559,7 +559,7 @@ DEV void produce(u32 smem, Tile x, const TensorMap *map_q, const TensorMap *map_
     for (int c = 0; c < 2; c++)
       tma_load(smem + 65536 + slot * 16384 + c * 8192, map_q,
                q_full(smem, slot), 64 * c, m * 64, head, x.batch, keep);
-    bulk_load(smem + 163840 + slot * 1024,
+    bulk_load(smem + 131072 + slot * 1024,
               statistics + block * 1024, 1024, q_full(smem, slot), keep);
     if (i == 0) {
       bar_expect(v_full(smem), 32768);
@@ -703,7 +703,7 @@ DEV void pack_block(u32 *to, const float *from) {
 DEV void store_ds(const Consumer *me, const u32 *g, int buffer) {
   const int row = (me->lane >> 4) * 8 + (me->lane & 7);
   const int chunk = me->warp_row % 64 / 8 + (me->lane >> 3 & 1);
-  const u32 panel = me->smem + 131072 + buffer * 16384 +
+  const u32 panel = me->smem + 134144 + buffer * 16384 +
                     me->group * 8192;
   const u32 to = panel + row * 128 + ((chunk ^ (row & 7)) << 4);
 #pragma unroll
@@ -783,10 +783,10 @@ DEV Consumer consumer_of(u32 smem, int warp, Tile x, const BackwardArgs *a) {
   me.do_rows = descriptor(smem + 98304, 0);
   me.q_columns = descriptor(smem + 65536, 8192);
   me.do_columns = descriptor(smem + 98304, 8192);
-  me.ds = descriptor(smem + 131072, 0);
+  me.ds = descriptor(smem + 134144, 0);
   me.k_columns = descriptor(smem + 0 + me.group * 16384, 16384);
-  me.statistics = descriptor(smem + 163840, 0);
-  me.ones = descriptor(smem + 165888, 128);
+  me.statistics = descriptor(smem + 131072, 0);
+  me.ones = descriptor(smem + 133120, 128);
   const int quad = me.lane & 3;
   me.ones_s[0] = me.ones_s[1] = quad == 0 ? 0x3f803f80u : quad == 1 ? 0x3f80u : 0;
   me.ones_s[2] = me.ones_s[3] = 0;
@@ -942,7 +942,7 @@ KERNEL void kiln_backward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Te
   /* Ones for -delta: a core matrix of columns 0 to 7, and zeros for columns 8 to 15. */
   if (thread_index() < 64) {
     const int word = thread_index() & 3, is_zero = thread_index() >= 32;
-    sts_u32(smem + 165888 + 4 * thread_index(),
+    sts_u32(smem + 133120 + 4 * thread_index(),
             is_zero ? 0 : word == 1 ? 0x3f800000u : word == 2 ? 0x3f803f80u : 0);
     fence_async();
   }

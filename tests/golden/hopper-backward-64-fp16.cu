@@ -1,20 +1,20 @@
 // kiln 0.1.0  do not edit
 // kiln generate --arch sm_90a --pass backward --dtype fp16 --head-dim 64 --deterministic --block-m 128 --block-n 128 --num-stages 2 --num-warps 12 --plain
-// source id b56ffa584023e81ccca98a19bb48a364050fe7acf5761a4c7f623fe3fdde5b10
+// source id 0c8eb9d2783b90b5b4faa8c9031c4292032c2aa542f3747badc204d2d90d344a
 // family hopper_backward
 // spec arch=sm_90a pass=backward algorithm=flash dtype=fp16 head_dim=64 head_dim_v=64 mask=none deterministic=1
 // tile block_m=128 block_n=128 num_stages=2 num_warps=12
-// shared memory 201088 of 232448 bytes
+// shared memory 201728 of 232448 bytes
 //    offset     bytes  region
 //         0     16384  k
 //     16384     16384  v
 //     32768     32768  q
 //     65536     32768  do
-//     98304     65536  ds
-//    163840      4096  statistics
-//    167936       256  ones
-//    168192       128  bars
-//    168320     32768  dq
+//     98304      4096  statistics
+//    102400       256  ones
+//    102656       128  bars
+//    103424     65536  ds
+//    168960     32768  dq
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -561,16 +561,16 @@ KERNEL void kiln_convert(PARAM BackwardArgs a) {
 /* ---- barriers: full = the bytes have landed, empty = every reader is done. A place for dO is
  * empty where that for the queries is: its readers are done before. ---- */
 
-DEV u32 q_full(u32 smem, int slot) { return smem + 168192 + 8 * slot; }
-DEV u32 q_empty(u32 smem, int slot) { return smem + 168208 + 8 * slot; }
-DEV u32 do_full(u32 smem, int slot) { return smem + 168224 + 8 * slot; }
-DEV u32 ds_full(u32 smem, int slot) { return smem + 168240 + 8 * slot; }
-DEV u32 ds_empty(u32 smem, int slot) { return smem + 168256 + 8 * slot; }
-DEV u32 k_full(u32 smem) { return smem + 168272; }
-DEV u32 v_full(u32 smem) { return smem + 168280; }
+DEV u32 q_full(u32 smem, int slot) { return smem + 102656 + 8 * slot; }
+DEV u32 q_empty(u32 smem, int slot) { return smem + 102672 + 8 * slot; }
+DEV u32 do_full(u32 smem, int slot) { return smem + 102688 + 8 * slot; }
+DEV u32 ds_full(u32 smem, int slot) { return smem + 102704 + 8 * slot; }
+DEV u32 ds_empty(u32 smem, int slot) { return smem + 102720 + 8 * slot; }
+DEV u32 k_full(u32 smem) { return smem + 102736; }
+DEV u32 v_full(u32 smem) { return smem + 102744; }
 /* By consumer: its part of dQ lies in shared memory, and has been read. */
-DEV u32 dq_full(u32 smem, int group) { return smem + 168288 + 8 * group; }
-DEV u32 dq_empty(u32 smem, int group) { return smem + 168304 + 8 * group; }
+DEV u32 dq_full(u32 smem, int group) { return smem + 102752 + 8 * group; }
+DEV u32 dq_empty(u32 smem, int group) { return smem + 102768 + 8 * group; }
 
 /* ---- tiles ---- */
 
@@ -621,7 +621,7 @@ DEV void produce(u32 smem, Tile x, const TensorMap *map_q, const TensorMap *map_
     for (int c = 0; c < 1; c++)
       tma_load(smem + 32768 + slot * 16384 + c * 16384, map_q,
                q_full(smem, slot), 64 * c, m * 128, head, x.batch, keep);
-    bulk_load(smem + 163840 + slot * 2048,
+    bulk_load(smem + 98304 + slot * 2048,
               statistics + block * 2048, 2048, q_full(smem, slot), keep);
     if (i == 0) {
       bar_expect(v_full(smem), 16384);
@@ -656,7 +656,7 @@ DEV void add_queries(u32 smem, Tile x, int group, const BackwardArgs *a) {
     bar_wait(dq_full(smem, group), i & 1);
     semaphore_wait(semaphore, (u32)before);
     fence_async_global();
-    bulk_add_fp32(to, smem + 168320 + group * 16384, 16384);
+    bulk_add_fp32(to, smem + 168960 + group * 16384, 16384);
     bulk_commit();
     bulk_wait(0);
     bar_arrive(dq_empty(smem, group));
@@ -795,7 +795,7 @@ DEV void pack_block(u32 *to, const float *from) {
 DEV void store_ds(const Consumer *me, const u32 *g, int buffer) {
   const int row = (me->lane >> 4) * 8 + (me->lane & 7);
   const int chunk = me->warp_row % 64 / 8 + (me->lane >> 3 & 1);
-  const u32 panel = me->smem + 98304 + buffer * 32768 +
+  const u32 panel = me->smem + 103424 + buffer * 32768 +
                     me->group * 16384;
   const u32 to = panel + row * 128 + ((chunk ^ (row & 7)) << 4);
 #pragma unroll
@@ -806,7 +806,7 @@ DEV void arrive(const Consumer *me, u32 bar) {
 }
 /* Leaves the part of dQ to its adder. */
 DEV void put_dq(const Consumer *me, const float *dq, int i) {
-  const u32 to = me->smem + 168320 + me->warp_row / 16 * 4096 + 16 * me->lane;
+  const u32 to = me->smem + 168960 + me->warp_row / 16 * 4096 + 16 * me->lane;
   bar_wait(dq_empty(me->smem, me->group), (i & 1) ^ 1);
 #pragma unroll
   for (int j = 0; j < 8; j++) {
@@ -884,10 +884,10 @@ DEV Consumer consumer_of(u32 smem, int warp, Tile x, const BackwardArgs *a) {
   me.do_rows = descriptor(smem + 65536, 0);
   me.q_columns = descriptor(smem + 32768, 16384);
   me.do_columns = descriptor(smem + 65536, 16384);
-  me.ds = descriptor(smem + 98304 + me.group * 8192, 0);
+  me.ds = descriptor(smem + 103424 + me.group * 8192, 0);
   me.k_columns = descriptor(smem + 0, 16384);
-  me.statistics = descriptor(smem + 163840, 0);
-  me.ones = descriptor(smem + 167936, 128);
+  me.statistics = descriptor(smem + 98304, 0);
+  me.ones = descriptor(smem + 102400, 128);
   const int quad = me.lane & 3;
   me.ones_s[0] = me.ones_s[1] = quad == 0 ? 0x3f803f80u : quad == 1 ? 0x3f80u : 0;
   me.ones_s[2] = me.ones_s[3] = 0;
@@ -1023,7 +1023,7 @@ KERNEL void kiln_backward(PARAM TensorMap map_q, PARAM TensorMap map_k, PARAM Te
   /* Ones for -delta: a core matrix of columns 0 to 7, and zeros for columns 8 to 15. */
   if (thread_index() < 64) {
     const int word = thread_index() & 3, is_zero = thread_index() >= 32;
-    sts_u32(smem + 167936 + 4 * thread_index(),
+    sts_u32(smem + 102400 + 4 * thread_index(),
             is_zero ? 0 : word == 1 ? 0x3f800000u : word == 2 ? 0x3f803f80u : 0);
     fence_async();
   }
