@@ -5,9 +5,9 @@
 #   JOBS  steps at once (default: 8). Most of a step is the reference, on the host.
 #   ONLY  an extended regular expression: the names of the steps that are run (default: all); those
 #         of the backward pass begin with backward-
-#   SANITIZER  the compute-sanitizer to run (default: the one on the PATH). Racecheck of 2025.3 (CUDA
-#         13.0) loses barriers that the halves of a block come to from different places: it reports
-#         hazards in mma.sync gradients of head dims up to 128. 2026.4 (CUDA 13.5) does not.
+#   SANITIZER  the compute-sanitizer to run (default: the one on the PATH). Racecheck of 2025.3, of
+#         CUDA 13.0, loses barriers that the halves of a block come to from different places, and
+#         reports hazards in mma.sync gradients of head dims up to 128. That of 2026.4 does not.
 set -u
 kiln=$1 out=$2
 jobs=${JOBS:-8} only=${ONLY:-.} sanitizer=${SANITIZER:-compute-sanitizer}
