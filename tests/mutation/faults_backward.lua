@@ -117,7 +117,16 @@ fault("ampere: back: turn handed on before its additions", "ampere-back-2-turns"
     "red_add_u32_release(turn_of(x, s, a), 1)"))
 fault("ampere: back: queries in the slot that is read", "ampere-back-2", "is not ordered after",
   edit(ampere, "feed_q(ring + (${stage_bytes} - slot)", "feed_q(ring + slot"))
-fault("ampere: back: p not waited for", "ampere-back-1", "that nothing has written",
+local MEETS = "    meet_second();\n"
+local FEEDS = "//@ if is_ring then\n    if (left > 1) feed_q(ring + (${stage_bytes} - slot)," ..
+  " next, x.batch, a);\n    cp_async_commit();\n//@ end\n"
+fault("ampere: back: queries before the halves have met", "ampere-back-2", "is not ordered after",
+  edit(ampere, MEETS .. FEEDS, FEEDS .. MEETS))
+local SYNC = "  named_sync(${MEET}, ${threads});\n"
+local ARRIVE = "  named_arrive(${MET}, ${threads});\n"
+fault("ampere: back: both halves arrive first", "ampere-back-1", "a second time",
+  edit(ampere, SYNC .. ARRIVE, ARRIVE .. SYNC))
+fault("ampere: back: p not waited for", "ampere-back-1", "is not ordered after",
   edit(ampere, "      named_sync(${P_READY} + part, ${threads});\n",
     "      named_arrive(${P_READY} + part, ${threads});\n"))
 fault("ampere: back: dq not scaled", "ampere-back-1", VALUES,
