@@ -3,7 +3,7 @@
 -- by the rules of the ISA, and nothing may be said.
 --
 -- Invariant: the text that an edit replaces occurs once in its file; `nth` names one of several.
--- Called by planted.lua.
+-- Called by faults_backward.lua, which adds those of the backward pass.
 local SILENT, VALUES = "SILENT", "is outside its tolerance"
 
 local hopper, consume = "forward/hopper.tmpl.cu", "forward/hopper_consume.tmpl.cu"
@@ -461,8 +461,5 @@ fault("ampere: causal end one row short", "ampere-held-2", VALUES,
 fault("ampere: wrong key head", "ampere-1", VALUES,
   edit(ampere, "x.head / a.group", "x.head % a.group"))
 
--- ---- the backward pass ----
-
-for _, backward in ipairs(require("faults_backward")) do faults[#faults + 1] = backward end
-
+faults.VALUES, faults.fault, faults.edit = VALUES, fault, edit
 return faults

@@ -1,15 +1,10 @@
--- The planted faults of the backward pass, as faults.lua has those of the forward one.
+-- All planted faults: to those of faults.lua, of the forward pass, it adds those of the backward
+-- one.
 --
--- Invariant: as in faults.lua. Called by it.
-local list = {}
-
-local function fault(name, kernel, says, ...)
-  list[#list + 1] = { name = name, kernel = kernel, says = says, edits = { ... } }
-end
-
-local function edit(file, old, new, nth) return { file = file, old = old, new = new, nth = nth } end
-
-local VALUES, BITS = "is outside its tolerance", "dq has other bits"
+-- Invariant: as in faults.lua. Called by planted.lua.
+local faults = require("faults")
+local fault, edit = faults.fault, faults.edit
+local VALUES, BITS = faults.VALUES, "dq has other bits"
 
 local hopper, consume = "backward/hopper.tmpl.cu", "backward/hopper_consume.tmpl.cu"
 local produce, before = "backward/hopper_produce.tmpl.cu", "backward/hopper_preprocess.tmpl.cu"
@@ -132,4 +127,4 @@ fault("ampere: back: p not waited for", "ampere-back-1", "is not ordered after",
 fault("ampere: back: dq not scaled", "ampere-back-1", VALUES,
   edit(ampere_after, "a.softmax_scale${unscaled};", "1.0f${unscaled};"))
 
-return list
+return faults

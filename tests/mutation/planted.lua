@@ -1,9 +1,10 @@
--- Plants the faults of faults.lua in copies of the templates, one at a time, and wants each named:
+-- Plants the faults of faults_backward.lua, which has all, in copies of the templates, one at a
+-- time, and wants each named:
 --   BUILD=build lua5.4 tests/mutation/planted.lua [PART OF A NAME]       from the checkout's root
 -- Prints a line for each fault that is not noticed, or noticed for another reason, then
 -- `N passed, N failed`. With REPORT naming a file, what was said of each is written there.
 package.path = "tests/mutation/?.lua;" .. package.path
-local bench, sites, faults = require("bench"), require("sites"), require("faults")
+local bench, sites, faults = require("bench"), require("sites"), require("faults_backward")
 
 local PROCESSES = 2
 
