@@ -32,6 +32,8 @@ const kiln__problem kiln__problems[] = {
     /* ---- heads ---- */
     {"gqa-2", "2 query heads a key head", SIZES(1, 88, 88, 8, 4)},
     {"gqa-3", "3 query heads a key head", SIZES(1, 65, 129, 6, 2)},
+    {"gqa-4", "12 query heads on 3", SIZES(1, 70, 90, 12, 3), .head_dim = 256,
+     .flags = KILN__WHOLE},
     {"gqa-8", "8 query heads a key head", SIZES(1, 66, 66, 8, 1), .flags = KILN__QUICK},
     {"F8a", "71 query heads on one key head, one query", SIZES(1, 1, 88, 71, 1)},
     {"F8b", "71 query heads on one key head", SIZES(1, 88, 88, 71, 1), .head_dim = 128},
