@@ -8,6 +8,7 @@
 #define FINAL_PERCENT 5  /* of the leader's time: who is further away is not raced again */
 #define NOISY_PERCENT 10 /* of the median: a MAD above it says nothing */
 #define TIE_PERCENT   1
+#define PACE_UNIT     1000000 /* of a round's pace: 1 */
 
 kiln_status kiln__search_create(const kiln__space *space, kiln__measurer measurer,
                                 kiln__search *search) {
@@ -51,6 +52,8 @@ static int is_late(kiln__search *s) {
 static int is_over(kiln__search *s) { return s->is_broken || is_late(s); }
 
 /* ---- statistics ---- */
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static int compare_times(const void *a, const void *b) {
   const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -199,6 +202,31 @@ static void run_rounds(kiln__search *s, runner *runners, int count, int is_final
   }
 }
 
+/* A clock that swings within a race moves all who run. A round's pace is the median of what its
+ * samples are of their own candidate's median; it is divided out, so that a MAD tells how far a
+ * candidate spreads beside the others. Who failed on the way is left out. */
+static void even_out(runner *runners, int count) {
+  int64_t medians[KILN__RACE_GROUP + 1], shares[KILN__RACE_GROUP + 1];
+  runner *present[KILN__RACE_GROUP + 1];
+  int running = 0;
+  for (int i = 0; i < count; i++) {
+    if (!runners[i].handle) continue;
+    medians[running] = runners[i].found.median_ns;
+    present[running++] = &runners[i];
+  }
+  if (running < 2) return;
+  for (int round = 0; round < present[running - 1]->count; round++) {
+    for (int i = 0; i < running; i++)
+      shares[i] = present[i]->times[round] * PACE_UNIT / larger(medians[i], 1);
+    qsort(shares, (size_t)running, sizeof *shares, compare_times);
+    const double pace = (double)larger(middle(shares, running), 1) / PACE_UNIT;
+    for (int i = 0; i < running; i++)
+      present[i]->times[round] = (int64_t)((double)present[i]->times[round] / pace + 0.5);
+  }
+  for (int i = 0; i < running; i++)
+    summarise(&present[i]->found, present[i]->times, present[i]->count);
+}
+
 /* In the final race nobody drops out: who ties with the leader is told by as many samples of each.
  * It is the last word on the default too, and those who did not run in it follow its pace. */
 static kiln_status run_group(kiln__search *s, const int *indexes, int count, int is_final) {
@@ -212,6 +240,7 @@ static kiln_status run_group(kiln__search *s, const int *indexes, int count, int
     s->measured++;
   }
   run_rounds(s, runners, started, is_final);
+  if (is_final) even_out(runners, started);
   const double pace = pace_of(s, runners, started);
   kiln_status status = KILN_OK;
   if (is_final)
@@ -245,8 +274,6 @@ kiln_status kiln__search_race(kiln__search *s, const int *indexes, int count) {
 }
 
 /* ---- the choice ---- */
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static int ties_with(const kiln__candidate *c, const kiln__candidate *leader) {
   return c->median_ns - leader->median_ns <=

@@ -11,7 +11,7 @@
 #define COMPILE_SECONDS 1.5
 #define SAMPLE_SECONDS  3e-4
 #define HANG_SECONDS    10.0
-#define DRIFT_SECONDS   20.0
+#define DRIFT_PERIOD    20.0
 #define MAD_OF_NORMAL   0.6745 /* of a standard deviation */
 
 typedef struct handle {
@@ -95,7 +95,8 @@ static kiln__outcome sample(void *self, void *candidate, int64_t *time_ns, char 
   double share =
       s->noise < 0 && median > 0 ? (double)h->row->mad_ns / MAD_OF_NORMAL / median : s->noise;
   if (h->row->outcome == KILN__OUTCOME_NOISY) share = 0.5;
-  const double rate = 1 + s->drift * sin(6.283185307179586 * s->clock / DRIFT_SECONDS);
+  const double period = s->drift_period > 0 ? s->drift_period : DRIFT_PERIOD;
+  const double rate = 1 + s->drift * sin(6.283185307179586 * s->clock / period);
   const double time = median * rate * (1 + share * normal(&h->state));
   *time_ns = (int64_t)(time < 1 ? 1 : time);
   h->count++;

@@ -15,7 +15,8 @@ typedef struct kiln__simulation {
   uint64_t seed;
   double noise;        /* standard deviation as a share of the time; < 0 = from the row's MAD */
   int fails_in_sample; /* a hang shows in the third sample, not before the first */
-  double drift;        /* the clock rate swings by this share, every 20 seconds */
+  double drift;        /* the clock rate swings by this share ... */
+  double drift_period; /* every so many seconds; 0 = 20 */
   double clock;        /* seconds */
 } kiln__simulation;
 

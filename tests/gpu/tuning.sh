@@ -83,11 +83,11 @@ agrees() {
   [ "$a" = "$b" ] || tie "$out/$2.jsonl" "$a" "$b" || tie "$out/$1.jsonl" "$a" "$b"
 }
 
-# ---- one problem many times ----
+# ---- one problem, ten times: one winner ----
 
 same() {
   local name code first=
-  for name in idle-1 idle-2 idle-3 idle-4 busy-1 busy-2; do
+  for name in idle-{1..7} busy-{1..3}; do
     if [ $name = busy-1 ]; then
       "$work/tuning" busy >"$out/busy.log" 2>&1 &
       busy=$!

@@ -173,6 +173,23 @@ START_TEST(a_drifting_clock_misleads_nobody) {
 }
 END_TEST
 
+/* It swings within the final race, by more than lies between the candidates. */
+START_TEST(a_swinging_clock_makes_no_ties) {
+  const kiln_tile standard = landscape_default(&land);
+  make_slow();
+  landscape_row(&land, &standard)->median_ns = 206000;
+  tile_at(112, 3)->median_ns = 200000;
+  tile_at(96, 2)->median_ns = 203500; /* less shared memory: it would win a tie */
+  land.device.drift = 0.04;
+  for (int i = 0; i < 10; i++) {
+    land.device.drift_period = 0.015 + 0.004 * i;
+    const kiln_tune_result r = tune("exhaustive", (unsigned)i);
+    expect_tile(&r.tile, &tile_at(112, 3)->tile);
+    ck_assert_double_eq_tol(r.default_us / r.time_us, 1.03, 0.006);
+  }
+}
+END_TEST
+
 START_TEST(slow_candidates_drop_out_early) {
   const kiln_tile standard = landscape_default(&land);
   make_slow();
@@ -418,6 +435,7 @@ Suite *suite_tuning(void) {
   tcase_add_test(tests, a_default_that_ties_stays);
   tcase_add_test(tests, slow_candidates_drop_out_early);
   tcase_add_test(tests, a_drifting_clock_misleads_nobody);
+  tcase_add_test(tests, a_swinging_clock_makes_no_ties);
   tcase_add_test(tests, a_fault_costs_one_candidate);
   tcase_add_test(tests, a_default_that_fails_ends_the_tuning);
   tcase_add_test(tests, a_budget_ends_the_search);
