@@ -9,6 +9,7 @@
 #define NOISY_PERCENT 10 /* of the median: a MAD above it says nothing */
 #define TIE_PERCENT   1
 #define PACE_UNIT     1000000 /* of a round's pace: 1 */
+#define PACE_PASSES   3
 
 kiln_status kiln__search_create(const kiln__space *space, kiln__measurer measurer,
                                 kiln__search *search) {
@@ -64,10 +65,14 @@ static int64_t middle(const int64_t *sorted, int count) {
   return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
 }
 
-static void summarise(kiln__candidate *c, const int64_t *times, int count) {
-  int64_t sorted[KILN__FINAL_SAMPLES];
+static void sort_times(int64_t *sorted, const int64_t *times, int count) {
   memcpy(sorted, times, (size_t)count * sizeof *sorted);
   qsort(sorted, (size_t)count, sizeof *sorted, compare_times);
+}
+
+static void summarise(kiln__candidate *c, const int64_t *times, int count) {
+  int64_t sorted[KILN__FINAL_SAMPLES];
+  sort_times(sorted, times, count);
   c->samples = count;
   c->median_ns = middle(sorted, count);
   c->lower_ns = sorted[count / 4];
@@ -202,29 +207,49 @@ static void run_rounds(kiln__search *s, runner *runners, int count, int is_final
   }
 }
 
-/* A clock that swings within a race moves all who run. A round's pace is the median of what its
- * samples are of their own candidate's median; it is divided out, so that a MAD tells how far a
- * candidate spreads beside the others. Who failed on the way is left out. */
-static void even_out(runner *runners, int count) {
-  int64_t medians[KILN__RACE_GROUP + 1], shares[KILN__RACE_GROUP + 1];
-  runner *present[KILN__RACE_GROUP + 1];
-  int running = 0;
+/* A round's pace is the median of what its samples are of their own candidate's median, that of the
+ * rounds which all had; it is divided out. */
+static void divide_by_pace(runner *const *ran, int count, int common) {
+  int64_t medians[KILN__RACE_GROUP + 1];
   for (int i = 0; i < count; i++) {
-    if (!runners[i].handle) continue;
-    medians[running] = runners[i].found.median_ns;
-    present[running++] = &runners[i];
+    int64_t sorted[KILN__FINAL_SAMPLES];
+    sort_times(sorted, ran[i]->times, common);
+    medians[i] = larger(middle(sorted, common), 1);
   }
-  if (running < 2) return;
-  for (int round = 0; round < present[running - 1]->count; round++) {
-    for (int i = 0; i < running; i++)
-      shares[i] = present[i]->times[round] * PACE_UNIT / larger(medians[i], 1);
-    qsort(shares, (size_t)running, sizeof *shares, compare_times);
-    const double pace = (double)larger(middle(shares, running), 1) / PACE_UNIT;
-    for (int i = 0; i < running; i++)
-      present[i]->times[round] = (int64_t)((double)present[i]->times[round] / pace + 0.5);
+  for (int round = 0; round < KILN__FINAL_SAMPLES; round++) {
+    runner *present[KILN__RACE_GROUP + 1];
+    int64_t shares[KILN__RACE_GROUP + 1];
+    int num = 0;
+    for (int i = 0; i < count; i++) {
+      if (round >= ran[i]->count) continue;
+      shares[num] = ran[i]->times[round] * PACE_UNIT / medians[i];
+      present[num++] = ran[i];
+    }
+    if (num < 2) return;
+    qsort(shares, (size_t)num, sizeof *shares, compare_times);
+    const double pace = (double)larger(middle(shares, num), 1) / PACE_UNIT;
+    for (int i = 0; i < num; i++) {
+      int64_t *time = &present[i]->times[round];
+      *time = (int64_t)((double)*time / pace + 0.5);
+    }
   }
-  for (int i = 0; i < running; i++)
-    summarise(&present[i]->found, present[i]->times, present[i]->count);
+}
+
+/* A clock that swings within a race moves all who run. Told in one pace, samples say how candidates
+ * compare, and how far each spreads beside the others: a median polish, which settles in a few
+ * passes. Who failed on the way is left out. */
+static void even_out(runner *runners, int count) {
+  runner *ran[KILN__RACE_GROUP + 1];
+  int num = 0, common = KILN__FINAL_SAMPLES;
+  for (int i = 0; i < count; i++) {
+    runner *r = &runners[i];
+    if (r->found.outcome != KILN__OUTCOME_TIMED || r->count < KILN__RACE_LEAST) continue;
+    if (r->count < common) common = r->count;
+    ran[num++] = r;
+  }
+  if (num < 2) return;
+  for (int pass = 0; pass < PACE_PASSES; pass++) divide_by_pace(ran, num, common);
+  for (int i = 0; i < num; i++) summarise(&ran[i]->found, ran[i]->times, ran[i]->count);
 }
 
 /* In the final race nobody drops out: who ties with the leader is told by as many samples of each.
@@ -240,7 +265,7 @@ static kiln_status run_group(kiln__search *s, const int *indexes, int count, int
     s->measured++;
   }
   run_rounds(s, runners, started, is_final);
-  if (is_final) even_out(runners, started);
+  even_out(runners, started);
   const double pace = pace_of(s, runners, started);
   kiln_status status = KILN_OK;
   if (is_final)

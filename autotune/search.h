@@ -3,13 +3,12 @@
  * the same for all. Used by tune.c.
  *
  * A race interleaves its candidates sample by sample; one whose lower quartile lies above the
- * leader's upper quartile drops out. The default runs in every race, and times are told in its
- * pace, because a GPU's clock moves between races. The fastest and the default meet in a final
- * race, out of which nobody drops and whose rounds are told in one pace, because the clock moves
- * within a race too. The choice: who lies within max(1 %, 2 MAD) of the fastest has tied with it;
- * of those the default is taken, else the one with fewer spills, then less shared memory, then the
- * smaller tuple. So a chosen tile is never slower than the default, and noise does not change the
- * choice. */
+ * leader's upper quartile drops out. A GPU's clock moves, within a race and between races: the
+ * rounds of a race are told in one pace, and races in that of the default, which runs in each. The
+ * fastest and the default meet in a final race, out of which nobody drops. The choice: who lies
+ * within max(1 %, 2 MAD) of the fastest has tied with it; of those the default is taken, else the
+ * one with fewer spills, then less shared memory, then the smaller tuple. So a chosen tile is never
+ * slower than the default, and noise does not change the choice. */
 #ifndef KILN_AUTOTUNE_SEARCH_H
 #define KILN_AUTOTUNE_SEARCH_H
 
