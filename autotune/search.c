@@ -8,8 +8,6 @@
 #define FINAL_PERCENT 5  /* of the leader's time: who is further away is not raced again */
 #define NOISY_PERCENT 10 /* of the median: a MAD above it says nothing */
 #define TIE_PERCENT   1
-#define PACE_UNIT     1000000 /* of a round's pace: 1 */
-#define PACE_PASSES   3
 
 kiln_status kiln__search_create(const kiln__space *space, kiln__measurer measurer,
                                 kiln__search *search) {
@@ -52,43 +50,12 @@ static int is_late(kiln__search *s) {
 
 static int is_over(kiln__search *s) { return s->is_broken || is_late(s); }
 
-/* ---- statistics ---- */
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static int compare_times(const void *a, const void *b) {
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return x < y ? -1 : x > y;
-}
-
-static int64_t middle(const int64_t *sorted, int count) {
-  return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
-}
-
-static void sort_times(int64_t *sorted, const int64_t *times, int count) {
-  memcpy(sorted, times, (size_t)count * sizeof *sorted);
-  qsort(sorted, (size_t)count, sizeof *sorted, compare_times);
-}
-
-static void summarise(kiln__candidate *c, const int64_t *times, int count) {
-  int64_t sorted[KILN__FINAL_SAMPLES];
-  sort_times(sorted, times, count);
-  c->samples = count;
-  c->median_ns = middle(sorted, count);
-  c->lower_ns = sorted[count / 4];
-  c->upper_ns = sorted[count - 1 - count / 4];
-  for (int i = 0; i < count; i++) sorted[i] = llabs(times[i] - c->median_ns);
-  qsort(sorted, (size_t)count, sizeof *sorted, compare_times);
-  c->mad_ns = middle(sorted, count);
-}
-
 /* ---- a race ---- */
 
 typedef struct runner {
-  int index, count; /* of the space; samples so far */
-  void *handle;     /* NULL = not running: failed or dropped out */
-  kiln__candidate found;
-  int64_t times[KILN__FINAL_SAMPLES];
+  int index;    /* of the space */
+  void *handle; /* NULL = not running: failed or dropped out */
+  kiln__samples samples;
 } runner;
 
 static void drop(kiln__search *s, runner *r) {
@@ -117,20 +84,22 @@ void kiln__search_expect(kiln__search *s, const int *indexes, int count) {
 }
 
 static void prepare(kiln__search *s, int index, runner *r) {
-  *r = (runner){.index = index, .found = {.tile = s->space->tiles[index]}};
-  r->found.outcome = s->measurer.ops->prepare(s->measurer.self, &r->found, &r->handle);
-  look_for_end(s, &r->found);
+  *r = (runner){.index = index, .samples.found.tile = s->space->tiles[index]};
+  r->samples.found.outcome =
+      s->measurer.ops->prepare(s->measurer.self, &r->samples.found, &r->handle);
+  look_for_end(s, &r->samples.found);
 }
 
 static void take_sample(kiln__search *s, runner *r) {
-  int64_t *time = &r->times[r->count];
+  kiln__candidate *found = &r->samples.found;
+  int64_t time = 0;
   s->num_samples++;
-  r->found.outcome = s->measurer.ops->sample(s->measurer.self, r->handle, time, r->found.reason);
-  if (r->found.outcome == KILN__OUTCOME_TIMED) {
-    summarise(&r->found, r->times, ++r->count);
+  found->outcome = s->measurer.ops->sample(s->measurer.self, r->handle, &time, found->reason);
+  if (found->outcome == KILN__OUTCOME_TIMED) {
+    kiln__samples_add(&r->samples, time);
     return;
   }
-  look_for_end(s, &r->found);
+  look_for_end(s, found);
   drop(s, r);
 }
 
@@ -139,10 +108,10 @@ static int64_t bar_of(const runner *runners, int count) {
   const runner *leader = NULL;
   for (int i = 0; i < count; i++) {
     const runner *r = &runners[i];
-    if (r->found.outcome != KILN__OUTCOME_TIMED || r->count == 0) continue;
-    if (!leader || r->found.median_ns < leader->found.median_ns) leader = r;
+    if (r->samples.found.outcome != KILN__OUTCOME_TIMED || r->samples.count == 0) continue;
+    if (!leader || r->samples.found.median_ns < leader->samples.found.median_ns) leader = r;
   }
-  return leader ? leader->found.upper_ns : INT64_MAX;
+  return leader ? leader->samples.found.upper_ns : INT64_MAX;
 }
 
 /* A GPU's clock moves by several per cent from one race to the next, so the default runs in every
@@ -151,9 +120,9 @@ static int64_t bar_of(const runner *runners, int count) {
 static double pace_of(const kiln__search *s, const runner *runners, int count) {
   const int fallback = s->space->default_index;
   for (int i = 0; i < count; i++) {
-    const kiln__candidate *c = &runners[i].found;
+    const kiln__candidate *c = &runners[i].samples.found;
     if (runners[i].index == fallback && timed(s, fallback) && c->outcome == KILN__OUTCOME_TIMED &&
-        runners[i].count >= KILN__RACE_LEAST)
+        runners[i].samples.count >= KILN__RACE_LEAST)
       return (double)s->known[fallback].median_ns / (double)c->median_ns;
   }
   return 1;
@@ -172,16 +141,17 @@ static void drop_slow(kiln__search *s, runner *runners, int count) {
     bar = (int64_t)((double)s->known[leader].upper_ns / pace);
   for (int i = 0; i < count; i++) {
     runner *r = &runners[i];
-    if (r->handle && r->index != s->space->default_index && r->found.lower_ns > bar) drop(s, r);
+    if (r->handle && r->index != s->space->default_index && r->samples.found.lower_ns > bar)
+      drop(s, r);
   }
 }
 
 /* Takes over what a runner found; what had too little time for a figure stays unknown. */
 static kiln_status take_over(kiln__search *s, runner *r, double pace) {
-  kiln__candidate *c = &r->found;
+  kiln__candidate *c = &r->samples.found;
   drop(s, r);
   if (c->outcome == KILN__OUTCOME_UNKNOWN) return KILN_OK;
-  if (c->outcome == KILN__OUTCOME_TIMED && r->count < KILN__RACE_LEAST) return KILN_OK;
+  if (c->outcome == KILN__OUTCOME_TIMED && r->samples.count < KILN__RACE_LEAST) return KILN_OK;
   if (c->outcome == KILN__OUTCOME_TIMED && c->mad_ns * 100 > c->median_ns * NOISY_PERCENT) {
     c->outcome = KILN__OUTCOME_NOISY;
     strcpy(c->reason, "its times spread too widely");
@@ -207,49 +177,15 @@ static void run_rounds(kiln__search *s, runner *runners, int count, int is_final
   }
 }
 
-/* A round's pace is the median of what its samples are of their own candidate's median, that of the
- * rounds which all had; it is divided out. */
-static void divide_by_pace(runner *const *ran, int count, int common) {
-  int64_t medians[KILN__RACE_GROUP + 1];
-  for (int i = 0; i < count; i++) {
-    int64_t sorted[KILN__FINAL_SAMPLES];
-    sort_times(sorted, ran[i]->times, common);
-    medians[i] = larger(middle(sorted, common), 1);
-  }
-  for (int round = 0; round < KILN__FINAL_SAMPLES; round++) {
-    runner *present[KILN__RACE_GROUP + 1];
-    int64_t shares[KILN__RACE_GROUP + 1];
-    int num = 0;
-    for (int i = 0; i < count; i++) {
-      if (round >= ran[i]->count) continue;
-      shares[num] = ran[i]->times[round] * PACE_UNIT / medians[i];
-      present[num++] = ran[i];
-    }
-    if (num < 2) return;
-    qsort(shares, (size_t)num, sizeof *shares, compare_times);
-    const double pace = (double)larger(middle(shares, num), 1) / PACE_UNIT;
-    for (int i = 0; i < num; i++) {
-      int64_t *time = &present[i]->times[round];
-      *time = (int64_t)((double)*time / pace + 0.5);
-    }
-  }
-}
-
-/* A clock that swings within a race moves all who run. Told in one pace, samples say how candidates
- * compare, and how far each spreads beside the others: a median polish, which settles in a few
- * passes. Who failed on the way is left out. */
+/* Who failed on the way, or had too little time, is left out. */
 static void even_out(runner *runners, int count) {
-  runner *ran[KILN__RACE_GROUP + 1];
-  int num = 0, common = KILN__FINAL_SAMPLES;
+  kiln__samples *ran[KILN__RACE_GROUP + 1];
+  int num = 0;
   for (int i = 0; i < count; i++) {
-    runner *r = &runners[i];
-    if (r->found.outcome != KILN__OUTCOME_TIMED || r->count < KILN__RACE_LEAST) continue;
-    if (r->count < common) common = r->count;
-    ran[num++] = r;
+    kiln__samples *s = &runners[i].samples;
+    if (s->found.outcome == KILN__OUTCOME_TIMED && s->count >= KILN__RACE_LEAST) ran[num++] = s;
   }
-  if (num < 2) return;
-  for (int pass = 0; pass < PACE_PASSES; pass++) divide_by_pace(ran, num, common);
-  for (int i = 0; i < num; i++) summarise(&ran[i]->found, ran[i]->times, ran[i]->count);
+  kiln__samples_even_out(ran, num);
 }
 
 /* In the final race nobody drops out: who ties with the leader is told by as many samples of each.
@@ -299,6 +235,8 @@ kiln_status kiln__search_race(kiln__search *s, const int *indexes, int count) {
 }
 
 /* ---- the choice ---- */
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static int ties_with(const kiln__candidate *c, const kiln__candidate *leader) {
   return c->median_ns - leader->median_ns <=

@@ -13,13 +13,14 @@
 #define KILN_AUTOTUNE_SEARCH_H
 
 #include "autotune/measure.h"
+#include "autotune/samples.h"
 #include "autotune/space.h"
 
 enum {
-  KILN__RACE_GROUP = 8,    /* candidates that are loaded and take turns, besides the default */
-  KILN__RACE_SAMPLES = 9,  /* of each, to find the fast ones */
-  KILN__RACE_LEAST = 5,    /* before one may drop out */
-  KILN__FINAL_SAMPLES = 25 /* of the finalists */
+  KILN__RACE_GROUP = KILN__SAMPLED_MOST - 1, /* that are loaded and take turns with the default */
+  KILN__RACE_SAMPLES = 9,                    /* of each, to find the fast ones */
+  KILN__RACE_LEAST = 5,                      /* before one may drop out */
+  KILN__FINAL_SAMPLES = KILN__SAMPLES_MOST   /* of the finalists */
 };
 
 typedef struct kiln__search {

@@ -54,6 +54,7 @@ void landscape_create(landscape *l, const char *arch, int head_dim, int seqlen, 
                       unsigned seed) {
   kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
   memset(l, 0, sizeof *l);
+  l->noise = 0.005;
   options.cache_dir = "";
   ck_assert_int_eq(kiln_context_create(KILN_DEVICE_NONE, &options, &l->ctx), KILN_OK);
   l->spec = (kiln_attn_spec)KILN_ATTN_SPEC_INIT;
@@ -95,7 +96,7 @@ kiln_status landscape_tune(landscape *l, const char *strategy, unsigned seed, do
   l->device.rows = l->rows;
   l->device.count = l->count;
   l->device.seed = seed;
-  l->device.noise = 0.005;
+  l->device.noise = l->noise;
   const kiln__tuning tuning = {.ctx = l->ctx,
                                .spec = l->spec,
                                .shape = l->shape,

@@ -15,6 +15,7 @@ typedef struct landscape {
   kiln__candidate rows[LANDSCAPE_MAX];
   int count;
   kiln__simulation device;
+  double noise; /* of the device */
   kiln__environment environment;
 } landscape;
 

@@ -195,6 +195,75 @@ START_TEST(a_swinging_clock_makes_no_ties) {
 }
 END_TEST
 
+/* Three that are equal, with noise of their own: what is common to a round is chance, no clock. */
+START_TEST(noise_does_not_pass_for_the_clock) {
+  const kiln_tile standard = landscape_default(&land);
+  make_slow();
+  landscape_row(&land, &standard)->median_ns = 200000;
+  tile_at(112, 3)->median_ns = tile_at(96, 2)->median_ns = 200000;
+  land.noise = 0.025;
+  int others = 0;
+  for (unsigned seed = 1; seed <= 100; seed++) {
+    const kiln_tune_result r = tune("exhaustive", seed);
+    others += kiln__tile_compare(&r.tile, &standard) != 0;
+  }
+  ck_assert_int_le(others, 2);
+}
+END_TEST
+
+/* One that spreads does not make the default spread, whichever race they are in. */
+START_TEST(a_noisy_neighbour_costs_itself_alone) {
+  int64_t quiet[KILN__SAMPLES_MOST], wild[KILN__SAMPLES_MOST];
+  kiln__samples a = {.count = 0}, b = {.count = 0};
+  kiln__samples *const both[] = {&a, &b};
+  for (int i = 0; i < KILN__SAMPLES_MOST; i++) {
+    quiet[i] = 1000000 + 1000 * (i % 3);
+    wild[i] = 1000000 + 150000 * (i * 7 % 5 - 2);
+    kiln__samples_add(&a, quiet[i]);
+    kiln__samples_add(&b, wild[i]);
+  }
+  kiln__samples_even_out(both, 2);
+  ck_assert_int_le(a.found.mad_ns, 2000);
+  ck_assert_int_ge(b.found.mad_ns, 100000);
+}
+END_TEST
+
+/* What all have in common goes, however long each ran; what is a candidate's own stays. */
+START_TEST(a_common_pace_is_divided_out) {
+  static const int64_t own[] = {0, 1000, -1000, 2000, -2000, 0, 500, -500, 0};
+  kiln__samples all[5];
+  kiln__samples *of[5];
+  for (int i = 0; i < 5; i++) {
+    all[i] = (kiln__samples){.count = 0};
+    of[i] = &all[i];
+    for (int round = 0; round < (i == 0 ? 9 : 5); round++) {
+      const int64_t swing = round < 3 ? 100 : 110; /* per cent */
+      kiln__samples_add(&all[i], (1000000 + 20000 * i + own[(round + 2 * i) % 9]) * swing / 100);
+    }
+  }
+  kiln__samples_even_out(of, 5);
+  for (int i = 1; i < 5; i++) {
+    const double ratio = (double)all[i].found.median_ns / (double)all[0].found.median_ns;
+    ck_assert_double_eq_tol(ratio, 1 + 0.02 * i, 0.004);
+    ck_assert_int_le(all[i].found.mad_ns, 3000);
+  }
+}
+END_TEST
+
+/* Times that no kernel takes, from a journal. */
+START_TEST(times_out_of_range_overflow_nothing) {
+  kiln__samples a = {.count = 0}, b = {.count = 0};
+  kiln__samples *const both[] = {&a, &b};
+  for (int i = 0; i < 5; i++) {
+    kiln__samples_add(&a, i == 2 ? 1 : 9000000000000000);
+    kiln__samples_add(&b, i == 3 ? 9000000000000000 : 1);
+  }
+  kiln__samples_even_out(both, 2);
+  ck_assert_int_ge(a.found.median_ns, 0);
+  ck_assert_int_ge(b.found.mad_ns, 0);
+}
+END_TEST
+
 START_TEST(slow_candidates_drop_out_early) {
   const kiln_tile standard = landscape_default(&land);
   make_slow();
@@ -441,6 +510,10 @@ Suite *suite_tuning(void) {
   tcase_add_test(tests, slow_candidates_drop_out_early);
   tcase_add_test(tests, a_drifting_clock_misleads_nobody);
   tcase_add_test(tests, a_swinging_clock_makes_no_ties);
+  tcase_add_test(tests, noise_does_not_pass_for_the_clock);
+  tcase_add_test(tests, a_noisy_neighbour_costs_itself_alone);
+  tcase_add_test(tests, a_common_pace_is_divided_out);
+  tcase_add_test(tests, times_out_of_range_overflow_nothing);
   tcase_add_test(tests, a_fault_costs_one_candidate);
   tcase_add_test(tests, a_default_that_fails_ends_the_tuning);
   tcase_add_test(tests, a_budget_ends_the_search);

@@ -1,0 +1,29 @@
+/* The samples of one candidate in a race, what they say of it (median, quartiles, MAD), and how
+ * those of a race are told in one pace. Used by search.c.
+ *
+ * A GPU's clock moves while a race runs, and moves all who run: what is common to a round is
+ * divided out, what is a candidate's own is not. */
+#ifndef KILN_AUTOTUNE_SAMPLES_H
+#define KILN_AUTOTUNE_SAMPLES_H
+
+#include "autotune/measure.h"
+
+enum {
+  KILN__SAMPLES_MOST = 25, /* of a candidate in a race, one a round */
+  KILN__SAMPLED_MOST = 9   /* candidates of a race */
+};
+
+typedef struct kiln__samples {
+  kiln__candidate found; /* its times are those of the samples */
+  int count;
+  int64_t times[KILN__SAMPLES_MOST]; /* ns */
+} kiln__samples;
+
+/* One more: there must be room. */
+void kiln__samples_add(kiln__samples *samples, int64_t time_ns);
+
+/* Tells samples of one race in one pace. Each has at least one; the i-th samples were taken side by
+ * side, and whoever has fewer dropped out. Fewer than two are left as they are. */
+void kiln__samples_even_out(kiln__samples *const *samples, int count);
+
+#endif
