@@ -92,33 +92,39 @@ static double spread_of(const kiln__candidate *c) {
   return c->mad_ns < c->median_ns ? (double)c->mad_ns / (double)c->median_ns : 1;
 }
 
-/* In the pace of the others: with its own, a candidate's noise would pass for the clock's. */
-static double spread_beside(const race *r, int index) {
+/* One candidate in the pace of the others: with its own, its noise would pass for the clock's. */
+static void summarise_beside(const race *r, int index, kiln__candidate *out) {
   int64_t times[KILN__SAMPLES_MOST];
-  kiln__candidate found;
   const kiln__samples *one = r->of[index];
   for (int round = 0; round < one->count; round++)
     times[round] = in_pace(one->times[round], pace_of(r, round, index));
-  summarise(&found, times, one->count);
-  return spread_of(&found);
+  summarise(out, times, one->count);
 }
 
-/* Times by a median polish. A MAD is that beside the others, or the one that was measured where it
- * is smaller: noisy neighbours are nobody's fault. */
+/* The spread of one as another has it, around its own median. */
+static void spread_as(kiln__candidate *c, const kiln__candidate *other) {
+  const double pace = (double)larger(other->median_ns, 1) / (double)larger(c->median_ns, 1);
+  c->mad_ns = in_pace(other->mad_ns, pace);
+  c->lower_ns = in_pace(other->lower_ns, pace);
+  c->upper_ns = in_pace(other->upper_ns, pace);
+}
+
+/* Medians by a median polish. The spread is that beside the others, or the one that was measured
+ * where it is smaller: noisy neighbours are nobody's fault. */
 void kiln__samples_even_out(kiln__samples *const *samples, int count) {
   race r = {.of = samples, .count = count, .common = KILN__SAMPLES_MOST};
-  double spread[KILN__SAMPLED_MOST];
+  kiln__candidate measured[KILN__SAMPLED_MOST];
   if (count < 2) return;
   for (int i = 0; i < count; i++) {
-    spread[i] = spread_of(&samples[i]->found);
+    measured[i] = samples[i]->found;
     if (samples[i]->count < r.common) r.common = samples[i]->count;
   }
   for (int pass = 0; pass < PASSES; pass++) divide_by_pace(&r);
   find_medians(&r);
   for (int i = 0; i < count; i++) {
-    kiln__candidate *c = &samples[i]->found;
-    const double beside = spread_beside(&r, i);
+    kiln__candidate *c = &samples[i]->found, beside;
+    summarise_beside(&r, i, &beside);
     summarise(c, samples[i]->times, samples[i]->count);
-    c->mad_ns = (int64_t)((beside < spread[i] ? beside : spread[i]) * (double)c->median_ns + 0.5);
+    spread_as(c, spread_of(&beside) < spread_of(&measured[i]) ? &beside : &measured[i]);
   }
 }

@@ -2,7 +2,7 @@
  * those of a race are told in one pace. Used by search.c.
  *
  * A GPU's clock moves while a race runs, and moves all who run: what is common to a round is
- * divided out, what is a candidate's own is not. */
+ * divided out of the medians. How far a candidate spreads stays its own. */
 #ifndef KILN_AUTOTUNE_SAMPLES_H
 #define KILN_AUTOTUNE_SAMPLES_H
 
@@ -14,7 +14,7 @@ enum {
 };
 
 typedef struct kiln__samples {
-  kiln__candidate found; /* its times are those of the samples */
+  kiln__candidate found; /* the times are those of the samples */
   int count;
   int64_t times[KILN__SAMPLES_MOST]; /* ns */
 } kiln__samples;
@@ -22,8 +22,9 @@ typedef struct kiln__samples {
 /* One more: there must be room. */
 void kiln__samples_add(kiln__samples *samples, int64_t time_ns);
 
-/* Tells samples of one race in one pace. Each has at least one; the i-th samples were taken side by
- * side, and whoever has fewer dropped out. Fewer than two are left as they are. */
+/* Tells samples of one race, and what they say, in one pace. Each has at least one; the i-th of
+ * each were taken side by side, and whoever has fewer dropped out. Fewer than two are left as they
+ * are. */
 void kiln__samples_even_out(kiln__samples *const *samples, int count);
 
 #endif

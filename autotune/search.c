@@ -8,6 +8,7 @@
 #define FINAL_PERCENT 5  /* of the leader's time: who is further away is not raced again */
 #define NOISY_PERCENT 10 /* of the median: a MAD above it says nothing */
 #define TIE_PERCENT   1
+#define TIME_MOST     1e18 /* ns: a journal may say anything */
 
 kiln_status kiln__search_create(const kiln__space *space, kiln__measurer measurer,
                                 kiln__search *search) {
@@ -117,7 +118,7 @@ static int64_t bar_of(const runner *runners, int count) {
 /* A GPU's clock moves by several per cent from one race to the next, so the default runs in every
  * race, and what others took is told in its own, first time: times this factor. 1 where it was not
  * timed in this race. */
-static double pace_of(const kiln__search *s, const runner *runners, int count) {
+static double factor_of(const kiln__search *s, const runner *runners, int count) {
   const int fallback = s->space->default_index;
   for (int i = 0; i < count; i++) {
     const kiln__candidate *c = &runners[i].samples.found;
@@ -130,15 +131,18 @@ static double pace_of(const kiln__search *s, const runner *runners, int count) {
 
 static void scale(kiln__candidate *c, double factor) {
   int64_t *const times[] = {&c->median_ns, &c->mad_ns, &c->lower_ns, &c->upper_ns};
-  for (int i = 0; i < 4; i++) *times[i] = (int64_t)((double)*times[i] * factor + 0.5);
+  for (int i = 0; i < 4; i++) {
+    const double time = (double)*times[i] * factor + 0.5;
+    *times[i] = (int64_t)(time < TIME_MOST ? time : TIME_MOST);
+  }
 }
 
 static void drop_slow(kiln__search *s, runner *runners, int count) {
   int64_t bar = bar_of(runners, count);
   const int leader = kiln__search_leader(s);
-  const double pace = pace_of(s, runners, count);
-  if (leader >= 0 && (double)s->known[leader].upper_ns / pace < (double)bar)
-    bar = (int64_t)((double)s->known[leader].upper_ns / pace);
+  const double factor = factor_of(s, runners, count);
+  if (leader >= 0 && (double)s->known[leader].upper_ns / factor < (double)bar)
+    bar = (int64_t)((double)s->known[leader].upper_ns / factor);
   for (int i = 0; i < count; i++) {
     runner *r = &runners[i];
     if (r->handle && r->index != s->space->default_index && r->samples.found.lower_ns > bar)
@@ -147,7 +151,7 @@ static void drop_slow(kiln__search *s, runner *runners, int count) {
 }
 
 /* Takes over what a runner found; what had too little time for a figure stays unknown. */
-static kiln_status take_over(kiln__search *s, runner *r, double pace) {
+static kiln_status take_over(kiln__search *s, runner *r, double factor) {
   kiln__candidate *c = &r->samples.found;
   drop(s, r);
   if (c->outcome == KILN__OUTCOME_UNKNOWN) return KILN_OK;
@@ -156,7 +160,7 @@ static kiln_status take_over(kiln__search *s, runner *r, double pace) {
     c->outcome = KILN__OUTCOME_NOISY;
     strcpy(c->reason, "its times spread too widely");
   }
-  if (c->outcome == KILN__OUTCOME_TIMED) scale(c, pace);
+  if (c->outcome == KILN__OUTCOME_TIMED) scale(c, factor);
   s->known[r->index] = *c;
   return s->keep ? s->keep(s->user, c) : KILN_OK;
 }
@@ -202,14 +206,14 @@ static kiln_status run_group(kiln__search *s, const int *indexes, int count, int
   }
   run_rounds(s, runners, started, is_final);
   even_out(runners, started);
-  const double pace = pace_of(s, runners, started);
+  const double factor = factor_of(s, runners, started);
   kiln_status status = KILN_OK;
   if (is_final)
     for (int i = 0; i < s->space->count; i++)
-      if (timed(s, i)) scale(&s->known[i], 1 / pace);
+      if (timed(s, i)) scale(&s->known[i], 1 / factor);
   if (paced) drop(s, &runners[0]);
   for (int i = paced; i < started; i++) {
-    const kiln_status kept = take_over(s, &runners[i], is_final ? 1 : pace);
+    const kiln_status kept = take_over(s, &runners[i], is_final ? 1 : factor);
     if (status == KILN_OK) status = kept;
   }
   return status == KILN_OK && s->is_broken ? KILN_DRIVER_FAILED : status;
