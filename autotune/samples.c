@@ -25,21 +25,33 @@ static void sort_times(int64_t *sorted, const int64_t *times, int count) {
   qsort(sorted, (size_t)count, sizeof *sorted, compare_times);
 }
 
-static void summarise(kiln__candidate *c, const int64_t *times, int count) {
+typedef struct figures {
+  int64_t median, mad, lower, upper; /* lower, upper: quartiles */
+} figures;
+
+static figures figures_of(const int64_t *times, int count) {
   int64_t sorted[KILN__SAMPLES_MOST];
   sort_times(sorted, times, count);
-  c->samples = count;
-  c->median_ns = middle(sorted, count);
-  c->lower_ns = sorted[count / 4];
-  c->upper_ns = sorted[count - 1 - count / 4];
-  for (int i = 0; i < count; i++) sorted[i] = llabs(times[i] - c->median_ns);
+  figures f = {.median = middle(sorted, count),
+               .lower = sorted[count / 4],
+               .upper = sorted[count - 1 - count / 4]};
+  for (int i = 0; i < count; i++) sorted[i] = llabs(times[i] - f.median);
   qsort(sorted, (size_t)count, sizeof *sorted, compare_times);
-  c->mad_ns = middle(sorted, count);
+  f.mad = middle(sorted, count);
+  return f;
+}
+
+static void put_figures(kiln__samples *s, figures f) {
+  s->found.samples = s->count;
+  s->found.median_ns = f.median;
+  s->found.mad_ns = f.mad;
+  s->found.lower_ns = f.lower;
+  s->found.upper_ns = f.upper;
 }
 
 void kiln__samples_add(kiln__samples *samples, int64_t time_ns) {
   samples->times[samples->count++] = time_ns;
-  summarise(&samples->found, samples->times, samples->count);
+  put_figures(samples, figures_of(samples->times, samples->count));
 }
 
 /* ---- one pace ---- */
@@ -88,43 +100,41 @@ static void divide_by_pace(race *r) {
 }
 
 /* The MAD as a share of the median: at most 1 */
-static double spread_of(const kiln__candidate *c) {
-  return c->mad_ns < c->median_ns ? (double)c->mad_ns / (double)c->median_ns : 1;
+static double spread_of(figures f) {
+  return f.mad < f.median ? (double)f.mad / (double)f.median : 1;
 }
 
 /* One candidate in the pace of the others: with its own, its noise would pass for the clock's. */
-static void summarise_beside(const race *r, int index, kiln__candidate *out) {
+static figures figures_beside(const race *r, int index) {
   int64_t times[KILN__SAMPLES_MOST];
   const kiln__samples *one = r->of[index];
   for (int round = 0; round < one->count; round++)
     times[round] = in_pace(one->times[round], pace_of(r, round, index));
-  summarise(out, times, one->count);
+  return figures_of(times, one->count);
 }
 
-/* The spread of one as another has it, around its own median. */
-static void spread_as(kiln__candidate *c, const kiln__candidate *other) {
-  const double pace = (double)larger(other->median_ns, 1) / (double)larger(c->median_ns, 1);
-  c->mad_ns = in_pace(other->mad_ns, pace);
-  c->lower_ns = in_pace(other->lower_ns, pace);
-  c->upper_ns = in_pace(other->upper_ns, pace);
+/* The same spread around another median. */
+static figures around(int64_t median, figures f) {
+  const double pace = (double)larger(f.median, 1) / (double)larger(median, 1);
+  return (figures){median, in_pace(f.mad, pace), in_pace(f.lower, pace), in_pace(f.upper, pace)};
 }
 
 /* Medians by a median polish. The spread is that beside the others, or the one that was measured
  * where it is smaller: noisy neighbours are nobody's fault. */
 void kiln__samples_even_out(kiln__samples *const *samples, int count) {
   race r = {.of = samples, .count = count, .common = KILN__SAMPLES_MOST};
-  kiln__candidate measured[KILN__SAMPLED_MOST];
+  figures measured[KILN__SAMPLED_MOST];
   if (count < 2) return;
   for (int i = 0; i < count; i++) {
-    measured[i] = samples[i]->found;
+    measured[i] = figures_of(samples[i]->times, samples[i]->count);
     if (samples[i]->count < r.common) r.common = samples[i]->count;
   }
   for (int pass = 0; pass < PASSES; pass++) divide_by_pace(&r);
   find_medians(&r);
   for (int i = 0; i < count; i++) {
-    kiln__candidate *c = &samples[i]->found, beside;
-    summarise_beside(&r, i, &beside);
-    summarise(c, samples[i]->times, samples[i]->count);
-    spread_as(c, spread_of(&beside) < spread_of(&measured[i]) ? &beside : &measured[i]);
+    const int64_t median = figures_of(samples[i]->times, samples[i]->count).median;
+    const figures beside = figures_beside(&r, i);
+    const int is_less = spread_of(beside) < spread_of(measured[i]);
+    put_figures(samples[i], around(median, is_less ? beside : measured[i]));
   }
 }
