@@ -25,6 +25,11 @@ static void sort_times(int64_t *sorted, const int64_t *times, int count) {
   qsort(sorted, (size_t)count, sizeof *sorted, compare_times);
 }
 
+int64_t kiln__time_in_pace(int64_t time_ns, double pace) {
+  const double time = (double)time_ns / pace + 0.5;
+  return (int64_t)(time < TIME_MOST ? time : TIME_MOST);
+}
+
 typedef struct figures {
   int64_t median, mad, lower, upper; /* lower, upper: quartiles */
 } figures;
@@ -85,17 +90,13 @@ static double pace_of(const race *r, int round, int but) {
   return (double)larger(middle(shares, num), 1) / SHARE_UNIT;
 }
 
-static int64_t in_pace(int64_t time_ns, double pace) {
-  const double time = (double)time_ns / pace + 0.5;
-  return (int64_t)(time < TIME_MOST ? time : TIME_MOST);
-}
-
 static void divide_by_pace(race *r) {
   find_medians(r);
   for (int round = 0; round < KILN__SAMPLES_MOST; round++) {
     const double pace = pace_of(r, round, -1);
     for (int i = 0; i < r->count; i++)
-      if (round < r->of[i]->count) r->of[i]->times[round] = in_pace(r->of[i]->times[round], pace);
+      if (round < r->of[i]->count)
+        r->of[i]->times[round] = kiln__time_in_pace(r->of[i]->times[round], pace);
   }
 }
 
@@ -109,14 +110,15 @@ static figures figures_beside(const race *r, int index) {
   int64_t times[KILN__SAMPLES_MOST];
   const kiln__samples *one = r->of[index];
   for (int round = 0; round < one->count; round++)
-    times[round] = in_pace(one->times[round], pace_of(r, round, index));
+    times[round] = kiln__time_in_pace(one->times[round], pace_of(r, round, index));
   return figures_of(times, one->count);
 }
 
 /* The same spread around another median. */
 static figures around(int64_t median, figures f) {
   const double pace = (double)larger(f.median, 1) / (double)larger(median, 1);
-  return (figures){median, in_pace(f.mad, pace), in_pace(f.lower, pace), in_pace(f.upper, pace)};
+  return (figures){median, kiln__time_in_pace(f.mad, pace), kiln__time_in_pace(f.lower, pace),
+                   kiln__time_in_pace(f.upper, pace)};
 }
 
 /* Medians by a median polish. The spread is that beside the others, or the one that was measured

@@ -19,6 +19,9 @@ typedef struct kiln__samples {
   int64_t times[KILN__SAMPLES_MOST]; /* ns */
 } kiln__samples;
 
+/* A time as a clock of another pace tells it: divided by it, 1e18 ns at most. */
+int64_t kiln__time_in_pace(int64_t time_ns, double pace);
+
 /* One more: there must be room. */
 void kiln__samples_add(kiln__samples *samples, int64_t time_ns);
 

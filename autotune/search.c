@@ -8,7 +8,6 @@
 #define FINAL_PERCENT 5  /* of the leader's time: who is further away is not raced again */
 #define NOISY_PERCENT 10 /* of the median: a MAD above it says nothing */
 #define TIE_PERCENT   1
-#define TIME_MOST     1e18 /* ns: a journal may say anything */
 
 kiln_status kiln__search_create(const kiln__space *space, kiln__measurer measurer,
                                 kiln__search *search) {
@@ -131,10 +130,7 @@ static double factor_of(const kiln__search *s, const runner *runners, int count)
 
 static void scale(kiln__candidate *c, double factor) {
   int64_t *const times[] = {&c->median_ns, &c->mad_ns, &c->lower_ns, &c->upper_ns};
-  for (int i = 0; i < 4; i++) {
-    const double time = (double)*times[i] * factor + 0.5;
-    *times[i] = (int64_t)(time < TIME_MOST ? time : TIME_MOST);
-  }
+  for (int i = 0; i < 4; i++) *times[i] = kiln__time_in_pace(*times[i], 1 / factor);
 }
 
 static void drop_slow(kiln__search *s, runner *runners, int count) {

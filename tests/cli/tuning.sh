@@ -28,8 +28,10 @@ runs '^[1-9][0-9]+ passed, 0 failed$' 'same|far|illegal|lengths|many'
 sed 's/math.abs(n - 80)/math.abs(n - WANTED)/; 4i WANTED = io.open(os.getenv("FLIP")) and 64 or 80 \
 io.open(os.getenv("FLIP"), "a"):close()' tests/data/measurer >"$measurer"
 FLIP=$work/flip runs '^FAILED: idle-2 chooses as idle-1 does' same
-holds "by how much" \
-  grep -qE '  128x80x2x12 and 128x64x2x12: 7\.9[5-9] % apart, a tie is 1\.5' "$work/stdout"
+for apart in 7.98 7.96; do # by the medians of the one tuning, and of the other
+  holds "by how much: $apart" \
+    grep -q "  128x80x2x12 and 128x64x2x12: $apart % apart, a tie is 1.5" "$work/stdout"
+done
 sed 's/count % 7 \* 10/count % 7 * 20000/' tests/data/measurer >"$measurer"
 runs '^[1-9][0-9]* passed, 0 failed$' same
 holds "no choice is a verdict too: $(head -c 300 "$work/out/idle-1.log")" \
