@@ -27,9 +27,9 @@ typedef enum kiln__outcome {
 typedef struct kiln__candidate {
   kiln_tile tile;
   kiln__outcome outcome;
+  int32_t samples;
   int64_t median_ns, mad_ns;
   int64_t lower_ns, upper_ns; /* quartiles */
-  int32_t samples;
   int32_t registers, spill_bytes;
   int64_t shared_bytes;
   char reason[KILN__REASON_SIZE]; /* of an outcome that is no time */

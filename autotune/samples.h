@@ -9,8 +9,8 @@
 #include "autotune/measure.h"
 
 enum {
-  KILN__SAMPLES_MOST = 25, /* of a candidate in a race, one a round */
-  KILN__SAMPLED_MOST = 9   /* candidates of a race */
+  KILN__SAMPLES_MOST = 200, /* of a candidate in a race, one a round */
+  KILN__SAMPLED_MOST = 9    /* candidates of a race */
 };
 
 typedef struct kiln__samples {

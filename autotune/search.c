@@ -1,6 +1,7 @@
 /* See search.h. */
 #include "autotune/search.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #define FINAL_PERCENT 5  /* of the leader's time: who is further away is not raced again */
 #define NOISY_PERCENT 10 /* of the median: a MAD above it says nothing */
 #define TIE_PERCENT   1
+#define MEDIAN_ERROR  1.86 /* of a median of n samples, in MADs over the root of n; normal noise */
 
 kiln_status kiln__search_create(const kiln__space *space, kiln__measurer measurer,
                                 kiln__search *search) {
@@ -32,23 +34,87 @@ static int timed(const kiln__search *s, int index) {
   return s->known[index].outcome == KILN__OUTCOME_TIMED;
 }
 
-static int fastest(const kiln__search *s, int least_samples) {
-  int best = -1;
-  for (int i = 0; i < s->space->count; i++) {
-    if (!timed(s, i) || s->known[i].samples < least_samples) continue;
-    if (best < 0 || s->known[i].median_ns < s->known[best].median_ns) best = i;
-  }
-  return best;
+static int is_past(const kiln__search *s) {
+  return s->deadline > 0 && s->measurer.ops->now(s->measurer.self) >= s->deadline;
 }
 
-int kiln__search_leader(const kiln__search *s) { return fastest(s, 1); }
-
 static int is_late(kiln__search *s) {
-  if (s->deadline > 0 && s->measurer.ops->now(s->measurer.self) >= s->deadline) s->out_of_time = 1;
+  if (is_past(s)) s->out_of_time = 1;
   return s->out_of_time;
 }
 
 static int is_over(kiln__search *s) { return s->is_broken || is_late(s); }
+
+/* ---- the choice ---- */
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Candidates among which one is chosen: those of at least so many samples that were timed. */
+typedef struct field {
+  const kiln__candidate *of;
+  int count, fallback; /* fallback: the default's index */
+  int least_samples;
+} field;
+
+static int is_in(const field *f, int index) {
+  return f->of[index].outcome == KILN__OUTCOME_TIMED && f->of[index].samples >= f->least_samples;
+}
+
+static int fastest(const field *f) {
+  int best = -1;
+  for (int i = 0; i < f->count; i++)
+    if (is_in(f, i) && (best < 0 || f->of[i].median_ns < f->of[best].median_ns)) best = i;
+  return best;
+}
+
+/* What noise adds to the difference of two medians, ns: two standard errors of it. */
+static double noise_of(const kiln__candidate *a, const kiln__candidate *b) {
+  const double least = (double)(a->samples < b->samples ? a->samples : b->samples);
+  return 2 * MEDIAN_ERROR * hypot((double)a->mad_ns, (double)b->mad_ns) / sqrt(least);
+}
+
+/* noise: how much of it is taken from the candidate's time */
+static int ties_with(const kiln__candidate *c, const kiln__candidate *leader, double noise) {
+  const int64_t limit = larger(leader->median_ns * TIE_PERCENT / 100, 2 * leader->mad_ns);
+  const double behind = (double)(c->median_ns - leader->median_ns);
+  return c == leader || behind - noise * noise_of(c, leader) <= (double)limit;
+}
+
+/* The fixed order of those who tie. */
+static int is_before(const kiln__candidate *a, const kiln__candidate *b) {
+  if (a->spill_bytes != b->spill_bytes) return a->spill_bytes < b->spill_bytes;
+  if (a->shared_bytes != b->shared_bytes) return a->shared_bytes < b->shared_bytes;
+  return kiln__tile_compare(&a->tile, &b->tile) < 0;
+}
+
+/* -1 where the default was not timed */
+static int choose(const field *f, double noise) {
+  if (f->of[f->fallback].outcome != KILN__OUTCOME_TIMED) return -1;
+  const int leader = fastest(f);
+  int best = leader;
+  for (int i = 0; i < f->count; i++) {
+    if (!is_in(f, i) || !ties_with(&f->of[i], &f->of[leader], noise)) continue;
+    if (i == f->fallback) return i;
+    if (is_before(&f->of[i], &f->of[best])) best = i;
+  }
+  return best;
+}
+
+static field field_of(const kiln__search *s, int least_samples) {
+  return (field){s->known, s->space->count, s->space->default_index, least_samples};
+}
+
+int kiln__search_leader(const kiln__search *s) {
+  const field all = field_of(s, 1);
+  return fastest(&all);
+}
+
+/* Finalists compare with each other alone; where there was no final race, all do. */
+int kiln__search_choose(const kiln__search *s) {
+  const int was_final = s->known[s->space->default_index].samples >= KILN__FINAL_SAMPLES;
+  const field f = field_of(s, was_final ? KILN__FINAL_SAMPLES : 1);
+  return choose(&f, 0);
+}
 
 /* ---- a race ---- */
 
@@ -168,11 +234,15 @@ static int is_running(const runner *runners, int count) {
   return count == 1 && runners[0].handle != NULL;
 }
 
+static void run_round(kiln__search *s, runner *runners, int count) {
+  for (int i = 0; i < count && !s->is_broken; i++)
+    if (runners[i].handle) take_sample(s, &runners[i]);
+}
+
 static void run_rounds(kiln__search *s, runner *runners, int count, int is_final) {
   const int samples = is_final ? KILN__FINAL_SAMPLES : KILN__RACE_SAMPLES;
   for (int round = 0; round < samples && is_running(runners, count) && !is_over(s); round++) {
-    for (int i = 0; i < count && !s->is_broken; i++)
-      if (runners[i].handle) take_sample(s, &runners[i]);
+    run_round(s, runners, count);
     if (round + 1 >= KILN__RACE_LEAST && !is_final) drop_slow(s, runners, count);
   }
 }
@@ -188,6 +258,28 @@ static void even_out(runner *runners, int count) {
   kiln__samples_even_out(ran, num);
 }
 
+/* Whether noise may change the choice among those of a final race, the first of whom is the
+ * default: whether it is another where all but the leader are a little faster, or slower. */
+static int is_in_doubt(const runner *runners, int count) {
+  runner seen[KILN__RACE_GROUP + 1];
+  kiln__candidate found[KILN__RACE_GROUP + 1];
+  memcpy(seen, runners, (size_t)count * sizeof *seen);
+  even_out(seen, count);
+  for (int i = 0; i < count; i++) found[i] = seen[i].samples.found;
+  const field finalists = {found, count, 0, 1};
+  return choose(&finalists, -1) != choose(&finalists, 1);
+}
+
+/* More rounds of a final race while its choice is in doubt. It is whole without them, so a deadline
+ * that they meet cuts nothing short. */
+static void run_on(kiln__search *s, runner *runners, int count) {
+  for (int round = KILN__FINAL_SAMPLES; round < KILN__SAMPLES_MOST; round++) {
+    if (!is_running(runners, count) || s->is_broken || is_past(s)) return;
+    if (round % KILN__FINAL_SAMPLES == 0 && !is_in_doubt(runners, count)) return;
+    run_round(s, runners, count);
+  }
+}
+
 /* In the final race nobody drops out: who ties with the leader is told by as many samples of each.
  * It is the last word on the default too, and those who did not run in it follow its pace. */
 static kiln_status run_group(kiln__search *s, const int *indexes, int count, int is_final) {
@@ -201,6 +293,7 @@ static kiln_status run_group(kiln__search *s, const int *indexes, int count, int
     s->measured++;
   }
   run_rounds(s, runners, started, is_final);
+  if (is_final) run_on(s, runners, started);
   even_out(runners, started);
   const double factor = factor_of(s, runners, started);
   kiln_status status = KILN_OK;
@@ -232,39 +325,6 @@ kiln_status kiln__search_race(kiln__search *s, const int *indexes, int count) {
   }
   free(wanted);
   return status;
-}
-
-/* ---- the choice ---- */
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static int ties_with(const kiln__candidate *c, const kiln__candidate *leader) {
-  return c->median_ns - leader->median_ns <=
-         larger(leader->median_ns * TIE_PERCENT / 100, 2 * leader->mad_ns);
-}
-
-/* The fixed order of those who tie. */
-static int is_before(const kiln__candidate *a, const kiln__candidate *b) {
-  if (a->spill_bytes != b->spill_bytes) return a->spill_bytes < b->spill_bytes;
-  if (a->shared_bytes != b->shared_bytes) return a->shared_bytes < b->shared_bytes;
-  return kiln__tile_compare(&a->tile, &b->tile) < 0;
-}
-
-/* Finalists compare with each other alone; where there was no final race, all do. */
-int kiln__search_choose(const kiln__search *s) {
-  const int fallback = s->space->default_index;
-  if (!timed(s, fallback)) return -1;
-  const int samples = s->known[fallback].samples < KILN__FINAL_SAMPLES ? 1 : KILN__FINAL_SAMPLES;
-  const int leader = fastest(s, samples);
-  if (ties_with(&s->known[fallback], &s->known[leader])) return fallback;
-  int best = leader;
-  for (int i = 0; i < s->space->count; i++) {
-    const kiln__candidate *c = &s->known[i];
-    if (timed(s, i) && c->samples >= samples && ties_with(c, &s->known[leader]) &&
-        is_before(c, &s->known[best]))
-      best = i;
-  }
-  return best;
 }
 
 /* The default, and the fastest near the leader; gives their number. */

@@ -5,10 +5,10 @@
  * A race interleaves its candidates sample by sample; one whose lower quartile lies above the
  * leader's upper quartile drops out. A GPU's clock moves, within a race and between races: the
  * rounds of a race are told in one pace, and races in that of the default, which runs in each. The
- * fastest and the default meet in a final race, out of which nobody drops. The choice: who lies
- * within max(1 %, 2 MAD) of the fastest has tied with it; of those the default is taken, else the
- * one with fewer spills, then less shared memory, then the smaller tuple. So a chosen tile is never
- * slower than the default, and noise does not change the choice. */
+ * fastest and the default meet in a final race, out of which nobody drops, and which goes on while
+ * noise may change the choice. The choice: who lies within max(1 %, 2 MAD) of the fastest has tied
+ * with it; of those the default is taken, else the one with fewer spills, then less shared memory,
+ * then the smaller tuple. So a chosen tile is never slower than the default. */
 #ifndef KILN_AUTOTUNE_SEARCH_H
 #define KILN_AUTOTUNE_SEARCH_H
 
@@ -20,7 +20,7 @@ enum {
   KILN__RACE_GROUP = KILN__SAMPLED_MOST - 1, /* that are loaded and take turns with the default */
   KILN__RACE_SAMPLES = 9,                    /* of each, to find the fast ones */
   KILN__RACE_LEAST = 5,                      /* before one may drop out */
-  KILN__FINAL_SAMPLES = KILN__SAMPLES_MOST   /* of the finalists */
+  KILN__FINAL_SAMPLES = 25                   /* of the finalists, and again while in doubt */
 };
 
 typedef struct kiln__search {

@@ -18,6 +18,7 @@
   X(generator)              \
   X(manifest)               \
   X(tiles)                  \
+  X(samples)                \
   X(tuning)                 \
   X(records)                \
   X(cli)                    \

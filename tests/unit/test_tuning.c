@@ -211,59 +211,24 @@ START_TEST(noise_does_not_pass_for_the_clock) {
 }
 END_TEST
 
-/* One that spreads does not make the default spread, whichever race they are in. */
-START_TEST(a_noisy_neighbour_costs_itself_alone) {
-  int64_t quiet[KILN__SAMPLES_MOST], wild[KILN__SAMPLES_MOST];
-  kiln__samples a = {.count = 0}, b = {.count = 0};
-  kiln__samples *const both[] = {&a, &b};
-  for (int i = 0; i < KILN__SAMPLES_MOST; i++) {
-    quiet[i] = 1000000 + 1000 * (i % 3);
-    wild[i] = 1000000 + 150000 * (i * 7 % 5 - 2);
-    kiln__samples_add(&a, quiet[i]);
-    kiln__samples_add(&b, wild[i]);
-  }
-  kiln__samples_even_out(both, 2);
-  ck_assert_int_le(a.found.mad_ns, 2000);
-  ck_assert_int_ge(a.found.lower_ns, a.found.median_ns - 2000);
-  ck_assert_int_le(a.found.upper_ns, a.found.median_ns + 2000);
-  ck_assert_int_ge(b.found.mad_ns, 100000);
-  ck_assert_int_ge(b.found.upper_ns - b.found.lower_ns, 200000);
+/* Two of which the slower has less shared memory, so it wins where it ties, and it nearly does. */
+static void make_doubtful(int64_t behind_ns) {
+  const kiln_tile standard = landscape_default(&land);
+  make_slow();
+  landscape_row(&land, &standard)->median_ns = 230000;
+  tile_at(112, 3)->median_ns = 200000;
+  tile_at(96, 2)->median_ns = 200000 + behind_ns;
+  land.noise = 0.006;
 }
-END_TEST
 
-/* What all have in common goes, however long each ran; what is a candidate's own stays. */
-START_TEST(a_common_pace_is_divided_out) {
-  static const int64_t own[] = {0, 1000, -1000, 2000, -2000, 0, 500, -500, 0};
-  kiln__samples all[5];
-  kiln__samples *of[5];
-  for (int i = 0; i < 5; i++) {
-    all[i] = (kiln__samples){.count = 0};
-    of[i] = &all[i];
-    for (int round = 0; round < (i == 0 ? 9 : 5); round++) {
-      const int64_t swing = round < 3 ? 100 : 110; /* per cent */
-      kiln__samples_add(&all[i], (1000000 + 20000 * i + own[(round + 2 * i) % 9]) * swing / 100);
-    }
+START_TEST(a_final_race_goes_on_while_noise_may_change_the_choice) {
+  make_doubtful(2600);
+  int others = 0;
+  for (unsigned seed = 1; seed <= 100; seed++) {
+    const kiln_tune_result r = tune("exhaustive", seed);
+    others += kiln__tile_compare(&r.tile, &tile_at(112, 3)->tile) != 0;
   }
-  kiln__samples_even_out(of, 5);
-  for (int i = 1; i < 5; i++) {
-    const double ratio = (double)all[i].found.median_ns / (double)all[0].found.median_ns;
-    ck_assert_double_eq_tol(ratio, 1 + 0.02 * i, 0.004);
-    ck_assert_int_le(all[i].found.mad_ns, 3000);
-  }
-}
-END_TEST
-
-/* Times that no kernel takes: a measurer may say anything. */
-START_TEST(times_out_of_range_overflow_nothing) {
-  kiln__samples a = {.count = 0}, b = {.count = 0};
-  kiln__samples *const both[] = {&a, &b};
-  for (int i = 0; i < 5; i++) {
-    kiln__samples_add(&a, i == 2 ? 1 : 9000000000000000);
-    kiln__samples_add(&b, i == 3 ? 9000000000000000 : 1);
-  }
-  kiln__samples_even_out(both, 2);
-  ck_assert_int_ge(a.found.median_ns, 0);
-  ck_assert_int_ge(b.found.mad_ns, 0);
+  ck_assert_int_le(others, 1);
 }
 END_TEST
 
@@ -331,6 +296,8 @@ END_TEST
 
 typedef struct counts {
   int choices, candidates, damaged;
+  int most_samples; /* of a candidate */
+  int chosen_samples;
   char strategy[32];
 } counts;
 
@@ -344,6 +311,11 @@ static kiln_status count_line(void *user, int64_t number, kiln__line *line, cons
   }
   c->choices += line->kind == KILN__LINE_CHOICE;
   c->candidates += line->kind == KILN__LINE_CANDIDATE;
+  for (int i = 0; i < line->num_candidates; i++) {
+    const kiln__candidate *one = &line->candidates[i];
+    if (one->samples > c->most_samples) c->most_samples = one->samples;
+    if (kiln__tile_compare(&one->tile, &line->tile) == 0) c->chosen_samples = one->samples;
+  }
   if (line->kind == KILN__LINE_CHOICE) strcpy(c->strategy, line->strategy);
   return KILN_OK;
 }
@@ -354,6 +326,55 @@ static counts count_lines(const char *path) {
   ck_assert_int_eq(kiln__journal_read(path, 0, count_line, &c, error, sizeof error), KILN_OK);
   return c;
 }
+
+static counts count_tuning(void) {
+  fixture f;
+  kiln_tune_result r = {.size = sizeof r};
+  fixture_create(&f);
+  const char *path = fixture_path(&f, "journal");
+  ck_assert_int_eq(landscape_tune(&land, "exhaustive", 1, 0, path, &r), KILN_OK);
+  const counts c = count_lines(path);
+  fixture_destroy(&f);
+  return c;
+}
+
+/* How many of each the final race took. */
+static int final_samples(void) { return count_tuning().most_samples; }
+
+/* Many tie, and those with the least shared memory are not among the six that were in it. */
+START_TEST(who_was_not_in_the_final_race_is_not_chosen) {
+  const kiln_tile standard = landscape_default(&land);
+  for (int i = 0; i < land.count; i++) land.rows[i].median_ns = 200000;
+  landscape_row(&land, &standard)->median_ns = 230000;
+  ck_assert_int_ge(count_tuning().chosen_samples, KILN__FINAL_SAMPLES);
+}
+END_TEST
+
+START_TEST(a_final_race_is_as_long_as_its_doubt) {
+  make_doubtful(4000);
+  ck_assert_int_eq(final_samples(), KILN__FINAL_SAMPLES);
+  make_doubtful(2500);
+  ck_assert_int_gt(final_samples(), KILN__FINAL_SAMPLES);
+  ck_assert_int_lt(final_samples(), KILN__SAMPLES_MOST);
+  make_doubtful(2000);
+  ck_assert_int_eq(final_samples(), KILN__SAMPLES_MOST);
+}
+END_TEST
+
+/* What it takes beyond its least, it takes where there is time: without, it is whole. */
+START_TEST(a_deadline_ends_a_final_race_in_doubt) {
+  kiln_tune_result r = {.size = sizeof r};
+  make_doubtful(2000);
+  const double start = land.device.clock;
+  const int64_t samples = tune("exhaustive", 1).samples;
+  const double whole = land.device.clock - start;
+  ck_assert_int_eq(landscape_tune(&land, "exhaustive", 1, whole - 0.1, NULL, &r), KILN_OK);
+  ck_assert_int_eq(r.complete, 1);
+  ck_assert_int_lt(r.samples, samples - 100);
+  ck_assert_int_eq(landscape_tune(&land, "exhaustive", 1, whole - 0.3, NULL, &r), KILN_OK);
+  ck_assert_int_eq(r.complete, 0);
+}
+END_TEST
 
 START_TEST(a_finished_tuning_is_not_repeated) {
   fixture f;
@@ -514,9 +535,10 @@ Suite *suite_tuning(void) {
   tcase_add_test(tests, a_drifting_clock_misleads_nobody);
   tcase_add_test(tests, a_swinging_clock_makes_no_ties);
   tcase_add_test(tests, noise_does_not_pass_for_the_clock);
-  tcase_add_test(tests, a_noisy_neighbour_costs_itself_alone);
-  tcase_add_test(tests, a_common_pace_is_divided_out);
-  tcase_add_test(tests, times_out_of_range_overflow_nothing);
+  tcase_add_test(tests, a_final_race_goes_on_while_noise_may_change_the_choice);
+  tcase_add_test(tests, who_was_not_in_the_final_race_is_not_chosen);
+  tcase_add_test(tests, a_final_race_is_as_long_as_its_doubt);
+  tcase_add_test(tests, a_deadline_ends_a_final_race_in_doubt);
   tcase_add_test(tests, a_fault_costs_one_candidate);
   tcase_add_test(tests, a_default_that_fails_ends_the_tuning);
   tcase_add_test(tests, a_budget_ends_the_search);
