@@ -47,8 +47,6 @@ static int is_over(kiln__search *s) { return s->is_broken || is_late(s); }
 
 /* ---- the choice ---- */
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* Candidates among which one is chosen: those of at least so many samples that were timed. */
 typedef struct field {
   const kiln__candidate *of;
@@ -75,9 +73,10 @@ static double noise_of(const kiln__candidate *a, const kiln__candidate *b) {
 
 /* noise: how much of it is taken from the candidate's time */
 static int ties_with(const kiln__candidate *c, const kiln__candidate *leader, double noise) {
-  const int64_t limit = larger(leader->median_ns * TIE_PERCENT / 100, 2 * leader->mad_ns);
+  const int64_t percent = leader->median_ns * TIE_PERCENT / 100;
+  const double limit = fmax((double)percent, 2 * (double)leader->mad_ns);
   const double behind = (double)(c->median_ns - leader->median_ns);
-  return c == leader || behind - noise * noise_of(c, leader) <= (double)limit;
+  return c == leader || behind - noise * noise_of(c, leader) <= limit;
 }
 
 /* The fixed order of those who tie. */
@@ -111,8 +110,8 @@ int kiln__search_leader(const kiln__search *s) {
 
 /* Finalists compare with each other alone; where there was no final race, all do. */
 int kiln__search_choose(const kiln__search *s) {
-  const int was_final = s->known[s->space->default_index].samples >= KILN__FINAL_SAMPLES;
-  const field f = field_of(s, was_final ? KILN__FINAL_SAMPLES : 1);
+  const int32_t samples = s->known[s->space->default_index].samples;
+  const field f = field_of(s, samples < KILN__FINAL_SAMPLES ? 1 : KILN__FINAL_SAMPLES);
   return choose(&f, 0);
 }
 

@@ -5,14 +5,11 @@
 
 /* One that spreads does not make the default spread, whichever race they are in. */
 START_TEST(a_noisy_neighbour_costs_itself_alone) {
-  int64_t quiet[KILN__SAMPLES_MOST], wild[KILN__SAMPLES_MOST];
   kiln__samples a = {.count = 0}, b = {.count = 0};
   kiln__samples *const both[] = {&a, &b};
   for (int i = 0; i < KILN__SAMPLES_MOST; i++) {
-    quiet[i] = 1000000 + 1000 * (i % 3);
-    wild[i] = 1000000 + 150000 * (i * 7 % 5 - 2);
-    kiln__samples_add(&a, quiet[i]);
-    kiln__samples_add(&b, wild[i]);
+    kiln__samples_add(&a, 1000000 + 1000 * (i % 3));
+    kiln__samples_add(&b, 1000000 + 150000 * (i * 7 % 5 - 2));
   }
   kiln__samples_even_out(both, 2);
   ck_assert_int_le(a.found.mad_ns, 2000);
